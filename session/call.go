@@ -1,0 +1,308 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// ErrDuplicate is returned for a call whose id is that of a call in flight.
+var ErrDuplicate = errors.New("id is already in use by a call in flight")
+
+// BusyError says that a call found no place under a limit.
+type BusyError struct {
+	Limit    string        // which limit, in words
+	InFlight int           // calls of the session that hold a permit
+	Waiting  int           // calls of the session that wait for one
+	Waited   time.Duration // how long this one waited; 0 if the line was full
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("%s: %d calls of this session are running, %d wait", e.Limit, e.InFlight, e.Waiting)
+}
+
+// Work is what becomes of a call. Its methods are called without a lock held and
+// at most once a call.
+type Work interface {
+	// Forward sends the call to its server; its permits are held until Settle.
+	Forward()
+	// Refuse answers a call that has waited too long.
+	Refuse(error)
+}
+
+type stage uint8
+
+const (
+	begun stage = iota
+	waiting
+	running
+	settled
+)
+
+// Call is the place of one request in its session, to be embedded in what the
+// caller knows of the request. The zero Call is ready for Begin.
+type Call struct {
+	work     Work
+	key      string
+	deadline time.Time // while waiting: when it is refused
+
+	// guarded by the session's mutex
+	stage     stage
+	long      bool
+	cancelled bool // by the client, who expects no answer any more
+}
+
+// Begin registers c under the key of the client's id. It returns ErrDuplicate
+// for a key in flight, ErrDraining and ErrClosed.
+func (s *Session) Begin(c *Call, w Work, key string) error {
+	if s.registry.draining.Load() {
+		return ErrDraining
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == Closed {
+		return ErrClosed
+	}
+	if _, ok := s.inFlight[key]; ok {
+		return ErrDuplicate
+	}
+	c.work, c.key = w, key
+	s.inFlight[key] = c
+	return nil
+}
+
+// Submit forwards a begun call as soon as its permits are free and its turn has
+// come: before Submit returns if that is now, else on the goroutine of the
+// session's line. It returns a *BusyError when the line is full; the call is
+// then over.
+func (s *Session) Submit(c *Call) error {
+	s.mu.Lock()
+	if s.state == Closed {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	if !s.served && s.tryPermits() {
+		s.runLocked(c)
+		s.mu.Unlock()
+		c.work.Forward()
+		return nil
+	}
+	if len(s.line) >= s.registry.limits.Waiting {
+		err := s.busyErrorLocked("the line of waiting calls is full")
+		s.endLocked(c)
+		s.mu.Unlock()
+		return err
+	}
+	c.stage = waiting
+	c.deadline = time.Now().Add(s.registry.limits.WaitLimit)
+	s.line = append(s.line, c)
+	if !s.served {
+		s.served = true
+		ctx, cancel := context.WithCancel(context.Background())
+		s.giveUp = cancel
+		s.serving.Add(1)
+		go s.serveLine(ctx, cancel)
+	}
+	s.mu.Unlock()
+	return nil
+}
+
+// SubmitLong forwards a begun request that lasts as long as the client likes (a
+// subscription stream, a blocking wait for a task's result). It takes no permit
+// and has a limit of its own.
+func (s *Session) SubmitLong(c *Call) error {
+	s.mu.Lock()
+	if s.state == Closed {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	if s.long >= s.registry.limits.Running {
+		err := s.busyErrorLocked("the limit of long requests is reached")
+		s.endLocked(c)
+		s.mu.Unlock()
+		return err
+	}
+	s.long++
+	c.long = true
+	c.stage = running
+	s.mu.Unlock()
+	c.work.Forward()
+	return nil
+}
+
+// Pass forwards a begun request ahead of every queue, without a permit: a ping,
+// or the handshake on which all else waits.
+func (s *Session) Pass(c *Call) error {
+	s.mu.Lock()
+	if s.state == Closed {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	c.long = true
+	s.long++
+	c.stage = running
+	s.mu.Unlock()
+	c.work.Forward()
+	return nil
+}
+
+// tryPermits takes both permits if they are free now.
+func (s *Session) tryPermits() bool {
+	if !s.permits.TryAcquire(1) {
+		return false
+	}
+	if s.registry.global.TryAcquire(1) {
+		return true
+	}
+	s.permits.Release(1)
+	return false
+}
+
+func (s *Session) awaitPermits(ctx context.Context, deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	if err := s.permits.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	if err := s.registry.global.Acquire(ctx, 1); err != nil {
+		s.permits.Release(1)
+		return err
+	}
+	return nil
+}
+
+func (s *Session) releasePermits() {
+	s.registry.global.Release(1)
+	s.permits.Release(1)
+}
+
+func (s *Session) runLocked(c *Call) {
+	c.stage = running
+	s.running++
+}
+
+// serveLine brings the calls in the line to their turn, one after another, and
+// ends when the line is empty or the session is closed.
+func (s *Session) serveLine(ctx context.Context, cancel context.CancelFunc) {
+	defer s.serving.Done()
+	defer cancel()
+	for {
+		s.mu.Lock()
+		if len(s.line) == 0 {
+			s.served = false
+			s.mu.Unlock()
+			return
+		}
+		deadline := s.line[0].deadline
+		s.mu.Unlock()
+
+		if err := s.awaitPermits(ctx, deadline); err != nil {
+			s.refuseExpired()
+			continue
+		}
+		s.mu.Lock()
+		if len(s.line) == 0 { // cancelled meanwhile
+			s.served = false
+			s.mu.Unlock()
+			s.releasePermits()
+			return
+		}
+		c := s.line[0]
+		s.line = slices.Delete(s.line, 0, 1)
+		s.runLocked(c)
+		s.mu.Unlock()
+		c.work.Forward()
+	}
+}
+
+// refuseExpired takes the calls whose time is over out of the line.
+func (s *Session) refuseExpired() {
+	now := time.Now()
+	for {
+		s.mu.Lock()
+		if len(s.line) == 0 || s.line[0].deadline.After(now) {
+			s.mu.Unlock()
+			return
+		}
+		c := s.line[0]
+		s.line = slices.Delete(s.line, 0, 1)
+		err := s.busyErrorLocked("no permit became free in time")
+		err.Waited = s.registry.limits.WaitLimit
+		s.endLocked(c)
+		s.mu.Unlock()
+		c.work.Refuse(err)
+	}
+}
+
+func (s *Session) busyErrorLocked(limit string) *BusyError {
+	return &BusyError{Limit: limit, InFlight: s.running, Waiting: len(s.line)}
+}
+
+// endLocked takes a call that is not running out of the session.
+func (s *Session) endLocked(c *Call) {
+	c.stage = settled
+	if !c.cancelled {
+		delete(s.inFlight, c.key)
+	}
+	s.wakeIdleLocked()
+}
+
+// Cancel gives up the call in flight under the key on the client's behalf: its
+// id is free, and no answer is due. It returns the call's work, or nil where
+// there is no such call, and whether the call was running: it is then still to
+// be settled. One that was not is over.
+func (s *Session) Cancel(key string) (w Work, wasRunning bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.inFlight[key]
+	if !ok {
+		return nil, false
+	}
+	delete(s.inFlight, key)
+	c.cancelled = true
+	if c.stage == running {
+		return c.work, true
+	}
+	if i := slices.Index(s.line, c); i >= 0 {
+		s.line = slices.Delete(s.line, i, i+1)
+	}
+	s.endLocked(c)
+	return c.work, false
+}
+
+// Abandon takes back a call that was begun and not submitted.
+func (s *Session) Abandon(c *Call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.stage == begun {
+		s.endLocked(c)
+	}
+}
+
+// Settle ends a running call: its permits and its id are free. It reports
+// whether the client still expects an answer, which is false for a call that
+// was cancelled or is settled already.
+func (s *Session) Settle(c *Call) (wanted bool) {
+	s.mu.Lock()
+	if c.stage != running {
+		s.mu.Unlock()
+		return false
+	}
+	c.stage = settled
+	wanted = !c.cancelled && s.state != Closed
+	if !c.cancelled {
+		delete(s.inFlight, c.key)
+	}
+	if c.long {
+		s.long--
+		s.mu.Unlock()
+		return wanted
+	}
+	s.running--
+	s.wakeIdleLocked()
+	s.mu.Unlock()
+	s.releasePermits()
+	return wanted
+}

@@ -1,0 +1,144 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Limits bounds the sessions of a registry and their calls. All are counts
+// except WaitLimit.
+type Limits struct {
+	Sessions  int           // open at once
+	Running   int           // calls of one session that hold a permit
+	Waiting   int           // calls of one session that wait for one
+	Global    int           // calls of all sessions that hold a permit
+	WaitLimit time.Duration // how long a call waits for its permits before it is refused
+}
+
+// ErrClosed is returned for a session or registry that takes nothing new.
+var ErrClosed = errors.New("session is closed")
+
+// ErrDraining is returned for new calls while the registry drains.
+var ErrDraining = errors.New("daemon is stopping and takes no new calls")
+
+// LimitError says that a registry has as many sessions open as it may.
+type LimitError struct{ Limit int }
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("limit of %d sessions is reached", e.Limit)
+}
+
+// Info is what is known of a session's client when it opens.
+type Info struct {
+	PID     int32  // of the peer, 0 if it is not known
+	Server  string // the server the session is
+	Project string // root of the client's project, if it has one
+}
+
+// Registry is the set of open sessions and the permits they share.
+type Registry struct {
+	limits Limits
+	global *semaphore.Weighted
+
+	draining atomic.Bool // set under mu; read without it on the way of every call
+
+	mu     sync.Mutex // guards the fields below
+	opened uint64
+	open   map[uint64]*Session
+	empty  chan struct{} // closed, while draining, when no session is open
+}
+
+// NewRegistry returns an empty registry.
+func NewRegistry(l Limits) *Registry {
+	return &Registry{
+		limits: l,
+		global: semaphore.NewWeighted(int64(l.Global)),
+		open:   make(map[uint64]*Session),
+		empty:  make(chan struct{}),
+	}
+}
+
+// Open adds a session. It returns a *LimitError when the registry is full and
+// ErrDraining when it drains. The caller owns the session and must Close it.
+func (r *Registry) Open(info Info) (*Session, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.draining.Load() {
+		return nil, ErrDraining
+	}
+	if len(r.open) >= r.limits.Sessions {
+		return nil, &LimitError{Limit: r.limits.Sessions}
+	}
+	r.opened++
+	s := newSession(r, r.opened, info)
+	r.open[r.opened] = s
+	return s, nil
+}
+
+func (r *Registry) remove(s *Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open[s.n] != s {
+		return
+	}
+	delete(r.open, s.n)
+	if r.draining.Load() && len(r.open) == 0 {
+		close(r.empty)
+	}
+}
+
+// All returns a description of every open session, in the order of opening.
+func (r *Registry) All() []Snapshot {
+	r.mu.Lock()
+	open := make([]*Session, 0, len(r.open))
+	for _, s := range r.open {
+		open = append(open, s)
+	}
+	r.mu.Unlock()
+	slices.SortFunc(open, func(a, b *Session) int { return int(a.n) - int(b.n) })
+	all := make([]Snapshot, len(open))
+	for i, s := range open {
+		all[i] = s.Snapshot()
+	}
+	return all
+}
+
+// Count returns how many sessions are open.
+func (r *Registry) Count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.open)
+}
+
+// Drain refuses new sessions and new calls from now on. Calls in flight go on.
+func (r *Registry) Drain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.draining.Swap(true) {
+		return
+	}
+	if len(r.open) == 0 {
+		close(r.empty)
+	}
+}
+
+// Draining reports whether Drain has been called.
+func (r *Registry) Draining() bool { return r.draining.Load() }
+
+// Wait returns when the registry drains and its last session is closed, or with
+// the context's error.
+func (r *Registry) Wait(ctx context.Context) error {
+	select {
+	case <-r.empty:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
