@@ -204,7 +204,11 @@ func (d *workdir) write(path, content string) (created bool, err error) {
 		return false, fmt.Errorf("writing %q: it names a directory, not a file", path)
 	}
 	dir = cmp.Or(dir, ".")
-	if err := d.root.MkdirAll(dir, 0o777); err != nil {
+	err = d.root.MkdirAll(dir, 0o777)
+	if errors.Is(err, fs.ErrExist) {
+		err = errors.New("a name on the way to it is a file, not a directory")
+	}
+	if err != nil {
 		return false, d.explain("writing", path, err)
 	}
 	parent, err := d.root.OpenRoot(asDirectory(dir))
