@@ -1,0 +1,36 @@
+// Package integration tests interlock as its users meet it: the real binary,
+// real MCP servers and clients, and a server that misbehaves on request.
+//
+// Its central test is a comparison. Whatever a client sees when it runs a
+// server itself, it must see through interlock too, by the bridge and by the
+// socket: the same bytes, but for the ids that are each session's own. What
+// interlock adds (isolation, refusals, restarts, limits) is tested beside it.
+//
+// # Running
+//
+// The servers and the TypeScript client come from npm and need Node 20; they
+// are installed with
+//
+//	npm ci --prefix integration/npm
+//
+// and the tests fail, naming that command, when they are missing. Then
+//
+//	go test ./integration
+//
+// builds the binary, with the race detector if the tests have it, and the
+// programs below this directory. Flags after -args:
+//
+//	-ways direct,bridge,socket   the ways from a client to a server that are tested; with
+//	                             direct alone the tests test themselves, without interlock
+//	-calls 10000                 how many calls the isolation load makes
+//	-long                        the long forms: a line of 1 GiB instead of 100 MiB
+//
+// The benchmark is a program, integration/bench.
+//
+// # What every test leaves
+//
+// Every test has a directory of its own, which all processes that come from it
+// carry in their arguments or environment. When it ends, no such process may be
+// left, and the daemon, while it ran, may have kept no descriptors of closed
+// sessions.
+package integration

@@ -1,0 +1,301 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long anything may take that is not itself under test. It
+// only ever passes when something is broken.
+const patience = 30 * time.Second
+
+// way is how a client gets to a server.
+type way string
+
+const (
+	direct way = "direct" // the client runs the server
+	bridge way = "bridge" // the client runs `interlock connect NAME`
+	socket way = "socket" // the client dials the daemon's socket and says hello
+)
+
+// ways are those that the flag -ways names.
+func ways() (list []way) {
+	for name := range strings.SplitSeq(*waysFlag, ",") {
+		list = append(list, way(name))
+	}
+	return list
+}
+
+// eachWay runs the test once for every way, at the same time.
+func eachWay(t *testing.T, test func(*testing.T, way)) {
+	for _, w := range ways() {
+		t.Run(string(w), func(t *testing.T) {
+			t.Parallel()
+			test(t, w)
+		})
+	}
+}
+
+// eachRelay runs the test once for every way that leads through interlock.
+func eachRelay(t *testing.T, test func(*testing.T, way)) {
+	relays := slices.DeleteFunc(ways(), func(w way) bool { return w == direct })
+	if len(relays) == 0 {
+		t.Skip("the flag -ways leaves interlock out")
+	}
+	for _, w := range relays {
+		t.Run(string(w), func(t *testing.T) {
+			t.Parallel()
+			test(t, w)
+		})
+	}
+}
+
+// server is an entry of the configuration.
+type server struct {
+	Command   string            `json:"command"`
+	Args      []string          `json:"args,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	Scope     string            `json:"scope,omitempty"`
+	Instances string            `json:"instances,omitempty"`
+	State     string            `json:"state,omitempty"`
+	Mutations string            `json:"mutations,omitempty"`
+}
+
+func (s server) shared() server { s.Scope = "user"; return s }
+
+// rig is one test's own place: a directory, a configuration and, once something
+// needs it, a daemon. What carries the directory is ended and looked for at
+// the end of the test.
+type rig struct {
+	t       *testing.T
+	dir     string
+	servers map[string]server
+
+	mu     sync.Mutex // guards daemon
+	daemon *daemon
+}
+
+// newRig makes a place whose path is short enough for a socket in it.
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "il-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, dir: dir, servers: map[string]server{}}
+	t.Cleanup(func() {
+		r.nothingLeft()
+		if t.Failed() {
+			t.Logf("what the test leaves to look at is in %s", dir)
+			return
+		}
+		os.RemoveAll(dir)
+	})
+	return r
+}
+
+// fake gives the server that misbehaves, with its log in the rig's directory.
+func (r *rig) fake(flags ...string) server {
+	return server{Command: programs.fakeserver, Args: append([]string{"-log", r.fakeLog()}, flags...)}
+}
+
+func (r *rig) fakeLog() string { return filepath.Join(r.dir, "fake.log") }
+
+// environ is what clients and the daemon run with: the test's own environment
+// without traces of another interlock.
+func (r *rig) environ(extra ...string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "INTERLOCK_") })
+	env = append(env, "INTEGRATION_DIR="+r.dir, "GORACE=log_path="+filepath.Join(r.dir, "race"))
+	return append(env, extra...)
+}
+
+// config writes the configuration and gives its path.
+func (r *rig) config() string {
+	r.t.Helper()
+	entries := map[string]server{}
+	for name, s := range r.servers {
+		s.Env = mergeEnv(s.Env, "INTEGRATION_DIR", r.dir)
+		entries[name] = s
+	}
+	text, err := json.MarshalIndent(map[string]any{"mcpServers": entries}, "", "  ")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	path := filepath.Join(r.dir, "config.json")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	return path
+}
+
+func mergeEnv(env map[string]string, name, value string) map[string]string {
+	merged := map[string]string{name: value}
+	for k, v := range env {
+		merged[k] = v
+	}
+	return merged
+}
+
+// home is the daemon's own directory, below the rig's.
+func (r *rig) home() string { return filepath.Join(r.dir, "d") }
+
+// command is interlock with these arguments, in the rig's place.
+func (r *rig) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(programs.interlock, append(args, "--dir", r.home())...)
+	cmd.Env = r.environ()
+	cmd.Dir = r.dir
+	return cmd
+}
+
+// daemon is a daemon in the foreground.
+type daemon struct {
+	cmd    *exec.Cmd
+	output bytes.Buffer
+	exited chan struct{} // closed when the process is gone
+}
+
+func (d *daemon) pid() int { return d.cmd.Process.Pid }
+
+// start starts the rig's daemon and waits until it takes connections. It does
+// nothing when the daemon runs.
+func (r *rig) start() *daemon {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.daemon != nil {
+		return r.daemon
+	}
+	d := &daemon{cmd: r.command("daemon", "serve", "--config", r.config()), exited: make(chan struct{})}
+	d.cmd.Stdout, d.cmd.Stderr = &d.output, &d.output
+	d.cmd.WaitDelay = 5 * time.Second
+	if err := d.cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	go func() {
+		defer close(d.exited)
+		d.cmd.Wait()
+	}()
+	eventually(r.t, "the daemon takes connections", func() error {
+		select {
+		case <-d.exited:
+			r.t.Fatalf("the daemon ended at once: %v\n%s", d.cmd.ProcessState, d.output.String())
+		default:
+		}
+		c, err := net.Dial("unix", r.socketPath())
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+	r.daemon = d
+	return d
+}
+
+func (r *rig) socketPath() string { return filepath.Join(r.home(), "interlock.sock") }
+
+// stop stops the daemon as a user does, and waits for its end.
+func (r *rig) stop() {
+	r.t.Helper()
+	out, err := r.command("daemon", "stop").CombinedOutput()
+	if err != nil {
+		r.t.Errorf("daemon stop: %v\n%s", err, out)
+	}
+	r.gone()
+}
+
+// gone waits for the end of the daemon's process and forgets it.
+func (r *rig) gone() {
+	r.t.Helper()
+	r.mu.Lock()
+	d := r.daemon
+	r.daemon = nil
+	r.mu.Unlock()
+	if d == nil {
+		return
+	}
+	select {
+	case <-d.exited:
+	case <-time.After(patience):
+		d.cmd.Process.Signal(syscall.SIGABRT) // for the goroutines
+		<-d.exited
+		r.t.Errorf("the daemon did not end")
+	}
+	if r.t.Failed() {
+		r.t.Logf("the daemon said:\n%s", tail(d.output.String()))
+	}
+}
+
+// nothingLeft stops what runs, and fails the test if anything outlives that.
+func (r *rig) nothingLeft() {
+	if r.daemon != nil {
+		r.stop()
+		for _, name := range []string{"interlock.sock", "daemon.json"} {
+			if _, err := os.Lstat(filepath.Join(r.home(), name)); err == nil {
+				r.t.Errorf("a clean stop left %s", name)
+			}
+		}
+	}
+	err := within(patience, func() error {
+		if left := processesOf(r.dir); len(left) > 0 {
+			return fmt.Errorf("still there: %v", left)
+		}
+		return nil
+	})
+	if err != nil {
+		r.t.Errorf("the test left processes: %v", err)
+		for _, p := range processesOf(r.dir) {
+			syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	}
+	races, _ := filepath.Glob(filepath.Join(r.dir, "race.*"))
+	for _, name := range races {
+		report, _ := os.ReadFile(name)
+		r.t.Errorf("data race:\n%s", tail(string(report)))
+	}
+}
+
+// eventually waits until try succeeds, and fails the test if it never does.
+func eventually(t testing.TB, what string, try func() error) {
+	t.Helper()
+	if err := within(patience, try); err != nil {
+		t.Fatalf("waited in vain until %s: %v", what, err)
+	}
+}
+
+// within tries again and again for so long, and gives the last error.
+func within(limit time.Duration, try func() error) error {
+	deadline := time.After(limit)
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-deadline:
+			return err
+		}
+	}
+}
+
+// tail is the end of a long text.
+func tail(s string) string {
+	const most = 8 << 10
+	if len(s) > most {
+		return "…" + s[len(s)-most:]
+	}
+	return s
+}
