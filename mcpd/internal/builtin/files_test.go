@@ -79,9 +79,11 @@ func TestTransferLimit(t *testing.T) {
 
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
-	private := put(t, "old", dir, "private")
-	if err := os.Chmod(private, 0o640); err != nil {
-		t.Fatal(err)
+	modes := map[string]os.FileMode{"private": 0o600, "shared": 0o666} // more and less than an ordinary umask leaves
+	for name, mode := range modes {
+		if err := os.Chmod(put(t, "old", dir, name), mode); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c := openLocal(t, dir)
 
@@ -94,11 +96,16 @@ func TestWrite(t *testing.T) {
 	if r := call(t, c, "write_file", "path", filepath.Join(dir, "absolute"), "content", "here"); r.Result.IsError {
 		t.Errorf("an absolute path inside: %s", r.text())
 	}
+	wantOK(t, call(t, c, "write_file", "path", "shared", "content", "new"))
 	wantFile(t, "new", dir, "private")
 	wantFile(t, "ñ", dir, "deep/er/file")
 	wantFile(t, "here", dir, "absolute")
-	if info, err := os.Stat(private); err != nil || info.Mode().Perm() != 0o640 {
-		t.Errorf("mode %v (%v), want 0640 kept", info.Mode(), err)
+	for name, mode := range modes {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		} else if info.Mode().Perm() != mode {
+			t.Errorf("%s now has mode %v, want %v", name, info.Mode(), mode)
+		}
 	}
 	if r := call(t, c, "list_directory"); strings.Contains(r.text(), ".interlock-") {
 		t.Errorf("a temporary file is left: %s", r.text())

@@ -67,7 +67,7 @@ func errorFrame(id json.RawMessage, code int, message string) []byte {
 	if id == nil {
 		return nil
 	}
-	frame, _ := json.Marshal(mcp.JSONRPCError{ // cannot fail: the id is valid JSON, the rest is text
+	frame, _ := json.Marshal(mcp.JSONRPCError{ // cannot fail: the id was parsed as JSON, the rest is text
 		JSONRPC: mcp.JSONRPC_VERSION,
 		ID:      mcp.NewRequestId(id),
 		Error:   mcp.NewJSONRPCErrorDetails(code, message, nil),

@@ -15,7 +15,7 @@ type workdir struct {
 	missing string   // why root is nil, for the model
 
 	path     string      // as the client named it
-	real     string      // the same with links resolved when it was opened
+	resolved string      // the same with links resolved when it was opened
 	identity fs.FileInfo // of what was opened
 	guarded  bool        // nothing may be written
 }
@@ -36,11 +36,11 @@ func openDir(path string, policy *writePolicy) (*workdir, error) {
 	if !filepath.IsAbs(path) {
 		return nil, errors.New("it is not an absolute path")
 	}
-	real, err := filepath.EvalSymlinks(path)
+	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(asDirectory(real))
+	root, err := os.OpenRoot(asDirectory(resolved))
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func openDir(path string, policy *writePolicy) (*workdir, error) {
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
-	return &workdir{root: root, path: filepath.Clean(path), real: real, identity: identity, guarded: policy.guards(identity)}, nil
+	return &workdir{root: root, path: filepath.Clean(path), resolved: resolved, identity: identity, guarded: policy.guards(identity)}, nil
 }
 
 func (d *workdir) close() {
@@ -71,7 +71,7 @@ func (d *workdir) relative(path string) (string, error) {
 	if d.moved() {
 		return "", fmt.Errorf("%q: the session's directory is no longer at %s; use a path relative to it", path, d.path)
 	}
-	for _, base := range []string{d.path, d.real} {
+	for _, base := range []string{d.path, d.resolved} {
 		if rel, err := filepath.Rel(base, path); err == nil && filepath.IsLocal(rel) {
 			return rel, nil
 		}
@@ -124,8 +124,8 @@ func (p *writePolicy) guards(dir fs.FileInfo) bool {
 	name := "/"
 	if p.home != "" {
 		name = filepath.Clean(p.home)
-		if real, err := filepath.EvalSymlinks(name); err == nil {
-			name = real
+		if resolved, err := filepath.EvalSymlinks(name); err == nil {
+			name = resolved
 		}
 	}
 	for ; ; name = filepath.Dir(name) {
