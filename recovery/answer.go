@@ -1,0 +1,179 @@
+package recovery
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Values of the status of answers.
+const (
+	statusClear        = "clear"
+	statusAcknowledged = "acknowledged"
+)
+
+// Ack is the answer to an acknowledgement, as `daemon recovery ack --json` prints it.
+type Ack struct {
+	Status               string   `json:"status"` // "acknowledged" or "clear"
+	Path                 string   `json:"path"`
+	Runs                 int      `json:"runs,omitempty"`
+	ReconciledRequestIDs []string `json:"reconciledRequestIds,omitempty"`
+	Acknowledged         bool     `json:"acknowledged"`
+}
+
+// WriteText says the same to a person.
+func (a Ack) WriteText(w io.Writer) error {
+	text := "Nothing is pending.\n"
+	if a.Acknowledged {
+		text = fmt.Sprintf("Acknowledged %s.\n", count(a.Runs, "run"))
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// State is what is pending, as `daemon recovery --json` prints it.
+type State struct {
+	Status   string    `json:"status"` // StateReconcile or "clear"
+	Path     string    `json:"path"`
+	Recovery *Document `json:"recovery,omitempty"`
+	// Set is the digest by which exactly these runs can be acknowledged.
+	Set      string    `json:"set,omitempty"`
+	Problems []Problem `json:"problems,omitempty"`
+}
+
+// stateOf builds the answer for a set of runs.
+func stateOf(path string, at time.Time, epoch uint64, runs []Record, problems []Problem) State {
+	if len(runs) == 0 {
+		return State{Status: statusClear, Path: path, Problems: problems}
+	}
+	return State{
+		Status: StateReconcile, Path: path, Set: SetDigest(runs), Problems: problems,
+		Recovery: &Document{SchemaVersion: schemaVersion, State: StateReconcile, RecoveredAt: at.UTC(), Epoch: epoch, Runs: runs},
+	}
+}
+
+// State returns what is pending now.
+func (j *Journal) State() State {
+	return stateOf(j.o.Recovery, j.recoveredAt, j.number, j.Pending(), j.Problems())
+}
+
+// Inspect reads what is pending while no daemon runs; with one running, its active
+// runs would be among it. It changes nothing and needs no lock.
+func Inspect(o Options) (State, error) {
+	o = o.withDefaults()
+	l, err := load(o)
+	if err != nil {
+		return State{}, err
+	}
+	found, _ := l.pending(o.BootID)
+	runs := make([]Record, 0, len(found))
+	for _, r := range found {
+		runs = append(runs, r)
+	}
+	sortRuns(runs)
+	at := l.recoveredAt
+	if at.IsZero() {
+		at = o.Now()
+	}
+	return stateOf(o.Recovery, at, l.number, runs, l.problems), nil
+}
+
+// Narrow leaves only the runs that a selection's Servers and Resource leave.
+func (s State) Narrow(sel Selection) State {
+	if s.Recovery == nil {
+		return s
+	}
+	return stateOf(s.Path, s.Recovery.RecoveredAt, s.Recovery.Epoch, sel.narrow(s.Recovery.Runs), s.Problems)
+}
+
+// maxPasted is how many ids the printed command spells out; beyond it the digest
+// stands for them.
+const maxPasted = 8
+
+// WriteText says the same to a person, with the command to paste. Text that clients
+// or servers chose is made harmless for a terminal. Command is as in [Options].
+func (s State) WriteText(w io.Writer, command string) error {
+	var b strings.Builder
+	if s.Recovery == nil {
+		b.WriteString("Nothing is pending.\n")
+	} else {
+		writeRuns(&b, s.Recovery.Runs)
+		fmt.Fprintf(&b, "\nNobody knows what %s did. Look, then acknowledge exactly %s:\n\n  %s daemon recovery ack %s\n",
+			these(s.Recovery.Runs), these(s.Recovery.Runs), command, s.pasted())
+	}
+	for _, p := range s.Problems {
+		fmt.Fprintf(&b, "\n%s: %s\n  %s\n", p.Code, plain(p.Detail), plain(p.Remedy))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeRuns writes a table of runs.
+func writeRuns(w io.Writer, runs []Record) {
+	fmt.Fprintf(w, "%s to reconcile:\n\n", count(len(runs), "run"))
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "RUN\tSTARTED\tCLIENT\tSERVER\tTOOL\tRESOURCE\tWHY")
+	for i := range runs {
+		r := &runs[i]
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			plain(r.RequestID), r.StartedAt.UTC().Format(time.RFC3339), plain(r.Client), plain(r.Server),
+			plain(r.Tool), plain(strings.Join(r.AllResources(), " ")), plain(r.Reason))
+	}
+	// The writers below it are strings.Builders, which do not fail.
+	_ = table.Flush()
+}
+
+// pasted names the set for a command line.
+func (s State) pasted() string {
+	if len(s.Recovery.Runs) > maxPasted {
+		return "--set " + s.Set
+	}
+	quoted := idsOf(s.Recovery.Runs)
+	for i := range quoted {
+		quoted[i] = shellQuote(quoted[i])
+	}
+	return strings.Join(quoted, " ")
+}
+
+// these refers to runs by their number.
+func these(runs []Record) string {
+	if len(runs) == 1 {
+		return "this run"
+	}
+	return "these runs"
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// plain is text without anything that a terminal would act on or a table break at.
+func plain(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return strings.Map(func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, s)
+}
+
+// shellQuote makes a word that every shell takes as it is.
+func shellQuote(s string) string {
+	safe := func(r rune) bool {
+		return r == '-' || r == '_' || r == '.' || r == ':' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,3 @@
+package recovery_test
+
+func childMain() bool { return false }
