@@ -28,6 +28,8 @@ func (e *BusyError) Error() string {
 type Work interface {
 	// Forward sends the call to its server; its permits are held until Settle.
 	Forward()
+	// Hold makes the call outlive the frame it came in: it has to wait.
+	Hold()
 	// Refuse answers a call that has waited too long.
 	Refuse(error)
 }
@@ -50,7 +52,9 @@ type Call struct {
 
 	// guarded by the session's mutex
 	stage     stage
-	long      bool
+	free      bool // runs without permits
+	long      bool // counts against the limit of long requests
+	endless   bool // no answer is owed
 	cancelled bool // by the client, who expects no answer any more
 }
 
@@ -76,7 +80,7 @@ func (s *Session) Begin(c *Call, w Work, key string) error {
 // Submit forwards a begun call as soon as its permits are free and its turn has
 // come: before Submit returns if that is now, else on the goroutine of the
 // session's line. It returns a *BusyError when the line is full; the call is
-// then over.
+// then over. The calls of a session are submitted by one goroutine.
 func (s *Session) Submit(c *Call) error {
 	s.mu.Lock()
 	if s.state == Closed {
@@ -95,6 +99,13 @@ func (s *Session) Submit(c *Call) error {
 		s.mu.Unlock()
 		return err
 	}
+	s.mu.Unlock()
+	c.work.Hold()
+	s.mu.Lock()
+	if s.state == Closed {
+		s.mu.Unlock()
+		return ErrClosed
+	}
 	c.stage = waiting
 	c.deadline = time.Now().Add(s.registry.limits.WaitLimit)
 	s.line = append(s.line, c)
@@ -109,40 +120,38 @@ func (s *Session) Submit(c *Call) error {
 	return nil
 }
 
-// SubmitLong forwards a begun request that lasts as long as the client likes (a
-// subscription stream, a blocking wait for a task's result). It takes no permit
-// and has a limit of its own.
-func (s *Session) SubmitLong(c *Call) error {
+// SubmitLong forwards a begun request that lasts as long as the client likes. It
+// takes no permit and has a limit of its own. An endless one (a subscription
+// stream) does not count as in flight when a session is to become idle.
+func (s *Session) SubmitLong(c *Call, endless bool) error {
+	return s.forwardFree(c, true, endless)
+}
+
+// Pass forwards a begun request ahead of every queue, without a permit: a ping,
+// or the handshake on which all else waits.
+func (s *Session) Pass(c *Call) error { return s.forwardFree(c, false, false) }
+
+// forwardFree forwards a begun call without a permit.
+func (s *Session) forwardFree(c *Call, long, endless bool) error {
 	s.mu.Lock()
 	if s.state == Closed {
 		s.mu.Unlock()
 		return ErrClosed
 	}
-	if s.long >= s.registry.limits.Running {
+	if long && s.long >= s.registry.limits.Running {
 		err := s.busyErrorLocked("the limit of long requests is reached")
 		s.endLocked(c)
 		s.mu.Unlock()
 		return err
 	}
-	s.long++
-	c.long = true
+	c.free, c.long, c.endless = true, long, endless
 	c.stage = running
-	s.mu.Unlock()
-	c.work.Forward()
-	return nil
-}
-
-// Pass forwards a begun request ahead of every queue, without a permit: a ping,
-// or the handshake on which all else waits.
-func (s *Session) Pass(c *Call) error {
-	s.mu.Lock()
-	if s.state == Closed {
-		s.mu.Unlock()
-		return ErrClosed
+	if long {
+		s.long++
 	}
-	c.long = true
-	s.long++
-	c.stage = running
+	if !endless {
+		s.owed++
+	}
 	s.mu.Unlock()
 	c.work.Forward()
 	return nil
@@ -181,6 +190,7 @@ func (s *Session) releasePermits() {
 func (s *Session) runLocked(c *Call) {
 	c.stage = running
 	s.running++
+	s.owed++
 }
 
 // serveLine brings the calls in the line to their turn, one after another, and
@@ -283,7 +293,8 @@ func (s *Session) Abandon(c *Call) {
 
 // Settle ends a running call: its permits and its id are free. It reports
 // whether the client still expects an answer, which is false for a call that
-// was cancelled or is settled already.
+// was cancelled or is settled already. Where it is true, the caller hands
+// the answer on and then calls Answered.
 func (s *Session) Settle(c *Call) (wanted bool) {
 	s.mu.Lock()
 	if c.stage != running {
@@ -295,14 +306,30 @@ func (s *Session) Settle(c *Call) (wanted bool) {
 	if !c.cancelled {
 		delete(s.inFlight, c.key)
 	}
-	if c.long {
-		s.long--
+	if c.free {
+		if c.long {
+			s.long--
+		}
 		s.mu.Unlock()
-		return wanted
+	} else {
+		s.running--
+		s.mu.Unlock()
+		s.releasePermits()
 	}
-	s.running--
-	s.wakeIdleLocked()
-	s.mu.Unlock()
-	s.releasePermits()
+	if !wanted {
+		s.Answered(c)
+	}
 	return wanted
+}
+
+// Answered says that the answer that Settle found wanted has been handed on: a
+// session is idle only when all answers are.
+func (s *Session) Answered(c *Call) {
+	if c.endless {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owed--
+	s.wakeIdleLocked()
 }

@@ -53,6 +53,7 @@ type Session struct {
 	inFlight map[string]*Call   // by the key of the client's id
 	running  int                // calls that hold permits, cancelled ones included
 	long     int                // long requests in flight
+	owed     int                // running calls whose answers have not been handed on
 	line     []*Call            // waiting for permits, first come first
 	served   bool               // a goroutine serves the line
 	idle     chan struct{}      // replaced and closed whenever the last call settles
@@ -127,8 +128,8 @@ func (s *Session) InputEnded() bool {
 	return s.state >= HalfOpen
 }
 
-// WaitIdle returns when no call is in flight, long requests aside, or when the
-// session closes, or with the context's error.
+// WaitIdle returns when no answer is owed to the client, or when the session
+// closes, or with the context's error.
 func (s *Session) WaitIdle(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -151,8 +152,8 @@ func (s *Session) WaitIdle(ctx context.Context) error {
 	}
 }
 
-// busyLocked counts the calls in flight, long requests aside.
-func (s *Session) busyLocked() int { return s.running + len(s.line) }
+// busyLocked counts the calls that an answer is owed to.
+func (s *Session) busyLocked() int { return s.owed + len(s.line) }
 
 func (s *Session) wakeIdleLocked() {
 	if s.idle != nil && s.busyLocked() == 0 {

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"interlock/mcpd"
+)
+
+func newConnect(place *mcpd.Place, std streams) *cobra.Command {
+	var project string
+	c := &cobra.Command{
+		Use:   "connect [NAME]",
+		Short: "Connect an MCP client on stdin and stdout to a server of the daemon",
+		Long: `connect is what an MCP client runs in place of a server: it speaks MCP on
+stdin and stdout, and the daemon does the rest. The daemon is started if none
+runs. Without NAME the session is the only server there is.`,
+		Args: func(c *cobra.Command, args []string) error {
+			if err := cobra.MaximumNArgs(1)(c, args); err != nil {
+				return &usageError{err}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			o := mcpd.BridgeOptions{Place: *place, Project: project, Stdin: std.in, Stdout: std.out, Stderr: std.err}
+			if len(args) == 1 {
+				o.Server = args[0]
+			}
+			return mcpd.Connect(c.Context(), o)
+		},
+	}
+	c.Flags().StringVar(&project, "project", "", "root of the client's project (default $CLAUDE_PROJECT_DIR, or the git work tree)")
+	return c
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"interlock/mcpd"
+)
+
+// exitCode is what the process ends with. docs/cli.md has the same table.
+type exitCode int
+
+const (
+	exitOK          exitCode = 0
+	exitFailure     exitCode = 1   // anything without a code of its own
+	exitUsage       exitCode = 2   // the command line is wrong
+	exitNotRunning  exitCode = 3   // there is no daemon
+	exitNotVerified exitCode = 4   // a process was not signalled: it is not certainly the daemon
+	exitRefused     exitCode = 5   // the daemon refused, and says why
+	exitDaemonEnded exitCode = 6   // the daemon ended a session
+	exitPending     exitCode = 7   // the ids to acknowledge are not exactly the pending ones
+	exitUnhealthy   exitCode = 8   // doctor found a failure
+	exitInterrupted exitCode = 130 // by a signal
+)
+
+// usageError is a mistake in the command line.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// codeOf is the table from errors to exit codes.
+func codeOf(err error) exitCode {
+	var usage *usageError
+	var remote *mcpd.RemoteError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, mcpd.ErrNotRunning):
+		return exitNotRunning
+	case errors.Is(err, mcpd.ErrNotVerified):
+		return exitNotVerified
+	case errors.Is(err, mcpd.ErrDaemonEnded):
+		return exitDaemonEnded
+	case errors.As(err, &remote):
+		return exitRefused
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	default:
+		return exitFailure
+	}
+}
+
+// report says what went wrong and returns the exit code.
+func report(w io.Writer, err error) int {
+	if err != nil {
+		fmt.Fprintf(w, "interlock: %v\n", err)
+	}
+	return int(codeOf(err))
+}

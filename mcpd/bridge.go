@@ -1,0 +1,277 @@
+package mcpd
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"interlock/mcpd/internal/endpoint"
+	"interlock/mcpd/internal/life"
+	"interlock/mcpd/internal/wire"
+	"interlock/session"
+)
+
+// BridgeOptions are what a bridge is made of.
+type BridgeOptions struct {
+	Place   Place
+	Server  string // empty: the only one there is
+	Project string // root of the client's project; empty: found out
+	Stdin   *os.File
+	Stdout  *os.File
+	Stderr  io.Writer
+}
+
+const (
+	// welcomeLimit is how long a daemon may take to answer a hello.
+	welcomeLimit = 5 * time.Second
+	// copyBuffer is the size of the two buffers of a bridge.
+	copyBuffer = 64 << 10
+	// depthVariable tells a bridge how deep it is nested.
+	depthVariable = "INTERLOCK_DEPTH"
+)
+
+// ErrDaemonEnded is returned by Connect when the daemon ends the session.
+var ErrDaemonEnded = errors.New("the daemon has ended the session")
+
+// Connect is the bridge: a session of the daemon on standard input and output.
+// It starts the daemon if there is none. It returns when the client has ended
+// its input and has its answers, when its output has no reader, when ctx ends,
+// or when the daemon ends the session. A client that cannot be served is told
+// why in the answer to its first request.
+func Connect(ctx context.Context, o BridgeOptions) error {
+	nc, err := reach(ctx, o.Place)
+	if err != nil {
+		answerFirst(o, refuse(codeStartFailed, "interlock cannot serve this client: %v", err))
+		return err
+	}
+	defer nc.Close()
+	stop := context.AfterFunc(ctx, func() { nc.Close() })
+	defer stop()
+	hello, err := greeting(o)
+	if err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(nc, 4<<10)
+	refused, err := exchangeHello(nc, in, hello)
+	if err != nil {
+		answerFirst(o, refuse(codeInternal, "%v", err))
+		return err
+	}
+	// A daemon that gives no session says why in the answers to the client's
+	// requests, so the frames flow all the same.
+	err = relay(ctx, nc, in, o)
+	if refused != nil {
+		return refused
+	}
+	return err
+}
+
+// reach connects to the daemon and starts one where there is none. The lock
+// decides which of several that are started at once stays.
+func reach(ctx context.Context, place Place) (*net.UnixConn, error) {
+	paths, err := place.paths()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	for {
+		nc, err := endpoint.Dial(ctx, paths)
+		if err == nil || !errors.Is(err, endpoint.ErrAbsent) {
+			return nc, err
+		}
+		if held, heldErr := endpoint.Held(paths); heldErr == nil && held {
+			if pause(ctx, 10*time.Millisecond) != nil {
+				return nil, fmt.Errorf("a daemon is starting or ending and does not answer: %w", err)
+			}
+			continue
+		}
+		if err := begin(ctx, place, paths); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// begin starts a daemon for a bridge. That another one won is as good.
+func begin(ctx context.Context, place Place, paths endpoint.Paths) error {
+	if err := endpoint.Prepare(paths); err != nil {
+		return err
+	}
+	if err := life.ClearStopMarker(paths.Dir); err != nil {
+		return err
+	}
+	_, err := launch(ctx, place, paths)
+	var failed *life.StartError
+	if errors.As(err, &failed) && failed.Code == codeRunning {
+		return nil
+	}
+	return err
+}
+
+// greeting is the hello of a bridge in this process's place.
+func greeting(o BridgeOptions) ([]byte, error) {
+	cwd, err := os.Getwd()
+	if err != nil {
+		cwd = ""
+	}
+	depth, _ := strconv.Atoi(os.Getenv(depthVariable))
+	h := Hello{
+		Protocol: ProtocolVersion, Build: Version(), CWD: cwd, Env: os.Environ(),
+		Project: projectRoot(o.Project, cwd), Depth: depth,
+	}
+	if o.Server != "" {
+		h.Servers = []string{o.Server}
+	}
+	if o.Place.Config != "" {
+		h.Config = o.Place.configPath()
+	}
+	params, err := json.Marshal(h)
+	if err != nil {
+		return nil, fmt.Errorf("writing hello: %w", err)
+	}
+	frame := append([]byte(`{"jsonrpc":"2.0","id":0,"method":"`+methodHello+`","params":`), params...)
+	return append(frame, "}\n"...), nil
+}
+
+// exchangeHello sends the hello and reads the answer. Refused is why the daemon
+// gives no session; err says that it did not answer as a daemon does.
+func exchangeHello(nc *net.UnixConn, in *bufio.Reader, hello []byte) (refused, err error) {
+	nc.SetDeadline(time.Now().Add(welcomeLimit))
+	defer nc.SetDeadline(time.Time{})
+	if _, err := nc.Write(hello); err != nil {
+		return nil, fmt.Errorf("greeting the daemon: %w", err)
+	}
+	line, err := in.ReadBytes('\n')
+	if err != nil {
+		return nil, fmt.Errorf("the daemon does not answer; see: interlock daemon status: %w", err)
+	}
+	var w Welcome
+	err = decodeAnswer(line, "0", &w)
+	var remote *RemoteError
+	if errors.As(err, &remote) {
+		return remote, nil
+	}
+	return nil, err
+}
+
+// relay copies both ways until one side is done. The goroutine that reads the
+// client's input ends with it, or with the process.
+func relay(ctx context.Context, nc *net.UnixConn, in *bufio.Reader, o BridgeOptions) error {
+	var inputEnded atomic.Bool
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		copyFrames(nc, o.Stdin)
+		inputEnded.Store(true)
+		nc.CloseWrite()
+		// Answers are awaited only as long as somebody is there to read them.
+		for !readerGone(o.Stdout) {
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+		nc.Close()
+	}()
+	early, _ := in.Peek(in.Buffered()) // what came with the daemon's answer
+	if _, err := o.Stdout.Write(early); err != nil {
+		return nil
+	}
+	err := copyFrames(o.Stdout, nc)
+	var write *writeError
+	if inputEnded.Load() || ctx.Err() != nil || errors.As(err, &write) {
+		return nil
+	}
+	return ErrDaemonEnded
+}
+
+// writeError is an error of the side that a copy writes to.
+type writeError struct{ err error }
+
+func (e *writeError) Error() string { return e.err.Error() }
+
+// copyFrames copies bytes as they come until the source ends.
+func copyFrames(dst io.Writer, src io.Reader) error {
+	buffer := make([]byte, copyBuffer)
+	for {
+		n, err := src.Read(buffer)
+		if n > 0 {
+			if _, err := dst.Write(buffer[:n]); err != nil {
+				return &writeError{err}
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readerGone waits a moment and reports whether nobody can read what is written
+// to f any more. Only a pipe or a socket can tell.
+func readerGone(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return true
+	}
+	gone := false
+	err = raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd)}}
+		n, err := unix.Poll(fds, 100)
+		gone = err == nil && n > 0 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0
+	})
+	return gone || err != nil
+}
+
+// answerFirst answers the client's first request with the refusal, if one comes
+// soon: most clients show that, and not what a server writes to stderr.
+func answerFirst(o BridgeOptions, r *refusal) {
+	first := make(chan []byte, 1)
+	go func() { // ends with the client's first line, or with the process
+		line, _ := bufio.NewReader(o.Stdin).ReadBytes('\n')
+		first <- line
+	}()
+	select {
+	case line := <-first:
+		var env wire.Envelope
+		line = bytes.TrimSpace(line)
+		if wire.Scan(line, &env) == nil && env.Kind == wire.Request {
+			o.Stdout.Write(append(appendRefusal(nil, env.ID.Of(line), false, session.EraUnknown, r), '\n'))
+		}
+	case <-time.After(refusedLinger):
+	}
+}
+
+// projectRoot is the root of the client's project: what was said, what Claude
+// Code says, or the root of the git work tree around the working directory. The
+// home directory and / are no projects.
+func projectRoot(said, cwd string) string {
+	root := said
+	if root == "" {
+		root = os.Getenv("CLAUDE_PROJECT_DIR")
+	}
+	for dir := cwd; root == "" && filepath.IsAbs(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			root = dir
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	if home, err := os.UserHomeDir(); root == "/" || (err == nil && root == home) {
+		return ""
+	}
+	return root
+}

@@ -1,0 +1,158 @@
+package mcpd
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+
+	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/endpoint"
+	"interlock/status"
+)
+
+// Place says which daemon is meant: where its directory is and which
+// configuration it uses. The zero value is the user's own. Values come from the
+// command line.
+type Place struct {
+	Dir    string // the daemon's directory
+	Socket string // its socket; without Dir, the directory is the socket's
+	Status string // its status file
+	Config string // the configuration file
+}
+
+// paths finds the files of the place, and checks that a status file found there
+// speaks of the same daemon.
+func (p Place) paths() (endpoint.Paths, error) {
+	paths, err := endpoint.Locate(os.Getenv, endpoint.Options{Dir: p.Dir, Socket: p.Socket, Status: p.Status})
+	if err != nil {
+		return paths, err
+	}
+	if p.Status == "" {
+		return paths, nil
+	}
+	s, err := status.Read(paths.Status)
+	if err == nil && s.Socket != "" && s.Socket != paths.Socket {
+		return paths, fmt.Errorf("status file %s speaks of the daemon at %s, not of %s; name the other's directory, or another status file", paths.Status, s.Socket, paths.Socket)
+	}
+	return paths, nil
+}
+
+func (p Place) configPath() string { return config.Path(os.Getenv, p.Config) }
+
+// RemoteError is a daemon's refusal of a control request.
+type RemoteError struct {
+	Code    int
+	Message string
+}
+
+func (e *RemoteError) Error() string { return e.Message }
+
+// remote is a control connection.
+type remote struct {
+	nc   *net.UnixConn
+	in   *bufio.Reader
+	last int
+}
+
+// dialControl connects to the daemon of the paths.
+func dialControl(ctx context.Context, p endpoint.Paths) (*remote, error) {
+	nc, err := endpoint.Dial(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return &remote{nc: nc, in: bufio.NewReader(nc)}, nil
+}
+
+func (r *remote) close() { r.nc.Close() }
+
+// call sends one control request and decodes its result. The context bounds
+// both.
+func (r *remote) call(ctx context.Context, method string, params, result any) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		r.nc.SetDeadline(deadline)
+	}
+	stop := context.AfterFunc(ctx, func() { r.nc.Close() })
+	defer stop()
+	r.last++
+	request := struct {
+		JSONRPC string `json:"jsonrpc"`
+		ID      int    `json:"id"`
+		Method  string `json:"method"`
+		Params  any    `json:"params,omitempty"`
+	}{"2.0", r.last, method, params}
+	b, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", method, err)
+	}
+	if _, err := r.nc.Write(append(b, '\n')); err != nil {
+		return fmt.Errorf("asking the daemon: %w", err)
+	}
+	line, err := r.in.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("awaiting the daemon's answer to %s: %w", method, err)
+	}
+	return decodeAnswer(line, strconv.Itoa(r.last), result)
+}
+
+// decodeAnswer reads the answer to the request with the id.
+func decodeAnswer(line []byte, id string, result any) error {
+	var answer struct {
+		ID     json.RawMessage
+		Result json.RawMessage
+		Error  *RemoteError
+	}
+	if err := json.Unmarshal(line, &answer); err != nil {
+		return fmt.Errorf("reading the daemon's answer: %w", err)
+	}
+	if answer.Error != nil {
+		return answer.Error
+	}
+	if string(answer.ID) != id {
+		return fmt.Errorf("reading the daemon's answer: it is to request %s, not %s", answer.ID, id)
+	}
+	if result == nil {
+		return nil
+	}
+	return json.Unmarshal(answer.Result, result)
+}
+
+// ErrNotRunning is returned for what needs a daemon where none runs.
+var ErrNotRunning = errors.New("no daemon is running")
+
+// Status returns the state of the daemon of the place: what it says itself or,
+// if it cannot be asked, what its status file last said. Where no daemon runs
+// the error is ErrNotRunning; the snapshot, if it has a pid, is then that of one
+// that has crashed, with state stopped.
+func Status(ctx context.Context, place Place) (status.Snapshot, error) {
+	p, err := place.paths()
+	if err != nil {
+		return status.Snapshot{}, err
+	}
+	r, err := dialControl(ctx, p)
+	if err == nil {
+		defer r.close()
+		var s status.Snapshot
+		return s, r.call(ctx, methodStatus, nil, &s)
+	}
+	if !errors.Is(err, endpoint.ErrAbsent) {
+		return status.Snapshot{}, err
+	}
+	s, readErr := status.Read(p.Status)
+	if errors.Is(readErr, fs.ErrNotExist) {
+		return s, ErrNotRunning
+	}
+	if readErr != nil {
+		return s, readErr
+	}
+	if held, heldErr := endpoint.Held(p); heldErr == nil && held {
+		return s, fmt.Errorf("daemon (pid %d) runs but does not answer: %w", s.PID, err)
+	}
+	s.State = status.StateStopped
+	return s, ErrNotRunning
+}

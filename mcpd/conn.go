@@ -1,0 +1,257 @@
+package mcpd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"interlock/mcpd/internal/endpoint"
+	"interlock/mcpd/internal/wire"
+	"interlock/session"
+)
+
+// Bounds of a connection's output: how much may wait for a slow reader, and how
+// long no byte of it may go.
+const (
+	outputBound = 8 << 20
+	outputStall = 10 * time.Second
+)
+
+// refusedLinger is how long a client that got no session is told why, in the
+// answer to each of its requests, before the connection is closed.
+const refusedLinger = 2 * time.Second
+
+// conn is one accepted connection: first nameless, then a session or a control
+// connection. Its reader goroutine owns it.
+type conn struct {
+	d    *Daemon
+	peer endpoint.Peer
+	nc   *net.UnixConn
+	in   *wire.Reader
+	out  *wire.Queue
+	env  wire.Envelope // of the frame in hand; the reader's
+
+	// set once by the reader, before the server can know of the connection
+	session *session.Session
+	server  *upstream
+	refusal *refusal // why there is no session
+
+	upstream atomic.Pointer[upstream] // the same as server, for status
+
+	questions session.Questions[*instance]
+}
+
+// newConn prepares a connection whose peer has been checked.
+func (d *Daemon) newConn(nc *net.UnixConn, peer endpoint.Peer) *conn {
+	c := &conn{d: d, peer: peer, nc: nc}
+	c.in = wire.NewReader(nc, d.budget.Account(d.limits.SessionBudget), wire.ReaderOptions{MaxFrame: int(d.limits.Frame)})
+	c.out = wire.NewQueue(wire.QueueOptions{
+		Bound: outputBound,
+		Stall: outputStall,
+		// Without its output a connection is of no use: the reader ends it.
+		OnFail: func(error) { nc.Close() },
+	})
+	c.out.Attach(nc)
+	return c
+}
+
+// serve reads the connection to its end. A panic ends this connection only.
+func (c *conn) serve(first time.Time) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.d.panicked(p, debug.Stack())
+		}
+		c.close()
+	}()
+	c.nc.SetReadDeadline(first)
+	frame, err := c.nextFrame()
+	c.d.spoke(c)
+	if err != nil {
+		return
+	}
+	c.nc.SetReadDeadline(time.Time{})
+	if control := c.open(frame); control {
+		c.serveControl(frame)
+		return
+	}
+	for {
+		frame, err := c.nextFrame()
+		if err != nil {
+			c.ended(err)
+			return
+		}
+		c.handle(frame)
+		frame.Release()
+	}
+}
+
+// nextFrame returns the next frame, and answers those that were discarded.
+func (c *conn) nextFrame() (*wire.Frame, error) {
+	for {
+		frame, err := c.in.Next()
+		var discarded *wire.DiscardedError
+		switch {
+		case err == nil:
+			return frame, nil
+		case errors.As(err, &discarded):
+			c.answerDiscarded(discarded)
+		case errors.Is(err, wire.ErrUnterminated):
+			c.d.counters.parseErrors.Add(1)
+			c.sendOwn(appendRPCError(nil, nil, rpcParseError, "parse error: the input ended inside a message; a message ends with a newline"))
+		default:
+			return nil, err
+		}
+	}
+}
+
+func (c *conn) answerDiscarded(e *wire.DiscardedError) {
+	c.d.counters.droppedFrames.Add(1)
+	r := refuse(codeTooLarge, "the message is larger than interlock takes (%d bytes); it was not sent on", c.d.limits.Frame)
+	if e.Reason != wire.TooLarge {
+		r = refuse(codeBusy, "interlock has no memory left for a message of this size, or it stopped arriving; it was not sent on. Try again in a moment.")
+		r.data.RetryAfterMs = retryAfter.Milliseconds()
+	}
+	if !e.HasMethod && e.ID != nil {
+		return // the answer to a server's question: the server is not answered twice
+	}
+	c.sendOwn(appendRefusal(nil, e.ID, false, session.EraUnknown, r))
+}
+
+// open makes the first frame's connection a session, or reports that it is a
+// control connection.
+func (c *conn) open(first *wire.Frame) (control bool) {
+	b := first.Bytes()
+	if err := wire.Scan(b, &c.env); err != nil || c.env.Kind != wire.Request {
+		c.openSession(Hello{}, nil)
+		c.handle(first)
+		first.Release()
+		return false
+	}
+	switch string(c.env.MethodName(b)) {
+	case methodStatus, methodStop, methodAck:
+		return true
+	case methodHello:
+		id := append([]byte(nil), c.env.ID.Of(b)...)
+		hello, err := parseHello(c.env.Params.Of(b))
+		first.Release()
+		if err != nil {
+			c.refuseSession(refusalOf(err), id)
+			return false
+		}
+		c.openSession(hello, id)
+		return false
+	default:
+		c.openSession(Hello{}, nil)
+		c.handle(first)
+		first.Release()
+		return false
+	}
+}
+
+// openSession gives the connection its session, and answers the hello with the
+// raw id, if there was one.
+func (c *conn) openSession(h Hello, helloID []byte) {
+	server, err := c.d.serverFor(h)
+	if err != nil {
+		c.refuseSession(refusalOf(err), helloID)
+		return
+	}
+	s, err := c.d.sessions.Open(session.Info{PID: c.peer.PID, Server: server.Name, Project: h.Project})
+	if err != nil {
+		c.refuseSession(refusalOf(err), helloID)
+		return
+	}
+	c.session = s
+	c.server = newUpstream(c, server, h)
+	c.upstream.Store(c.server)
+	c.d.changed()
+	if helloID != nil {
+		c.sendOwn(appendResult(nil, helloID, c.d.welcome(s)))
+	}
+}
+
+// refuseSession tells the client for a while, in the answer to each of its
+// requests, why it has no session; the read deadline then ends the connection.
+func (c *conn) refuseSession(r *refusal, helloID []byte) {
+	c.d.counters.refusedSessions.Add(1)
+	c.refusal = r
+	c.nc.SetReadDeadline(time.Now().Add(refusedLinger))
+	if helloID != nil {
+		c.sendOwn(appendRefusal(nil, helloID, false, session.EraUnknown, r))
+	}
+}
+
+// ended follows the end of the client's input: at once where the connection is
+// broken, else when all that is in flight has been answered or the grace is over.
+func (c *conn) ended(err error) {
+	if c.session == nil || !errors.Is(err, io.EOF) || hungUp(c.nc) {
+		return
+	}
+	c.session.EndInput()
+	ctx, cancel := context.WithTimeout(context.Background(), c.d.limits.HalfCloseGrace)
+	defer cancel()
+	done := make(chan struct{})
+	go func() { // ends when everything is answered, the grace is over, or the peer is gone
+		defer close(done)
+		if c.session.WaitIdle(ctx) == nil {
+			c.out.Flush(ctx)
+		}
+		c.nc.Close()
+	}()
+	deadline, _ := ctx.Deadline()
+	awaitHangup(c.nc, deadline)
+	cancel()
+	<-done
+}
+
+// close takes the connection down: nothing of it runs when it returns.
+func (c *conn) close() {
+	if c.session != nil {
+		c.session.Close()
+		c.server.close()
+	}
+	c.out.Close()
+	c.nc.Close()
+	c.d.left(c)
+}
+
+// deliver hands a server's frame to the client. It waits while the client's
+// queue is full, which holds the server back as a slow reader of its output
+// would; a client that reads nothing at all is closed by its queue.
+func (c *conn) deliver(f *wire.Frame, edits []wire.Edit) {
+	for {
+		_, err := c.out.Send(f, edits)
+		if !errors.Is(err, wire.ErrQueueFull) {
+			return
+		}
+		if c.out.WaitRoom(context.Background()) != nil {
+			return
+		}
+	}
+}
+
+// sendOwn sends a message of the daemon's own. Where the queue is full the
+// client has not read its answers for long; it is closed.
+func (c *conn) sendOwn(message []byte) {
+	if _, err := c.out.SendBytes(message); errors.Is(err, wire.ErrQueueFull) {
+		c.d.log.Info("closing a client that does not read its answers", zap.Int32("pid", c.peer.PID))
+		c.nc.Close()
+	}
+}
+
+// reject tells a refused peer of the daemon's own user why, without waiting.
+func reject(nc *net.UnixConn, e *endpoint.PeerError) {
+	defer nc.Close()
+	if !e.Own {
+		return
+	}
+	r := refuse(codePeerRefused, "%s. %s", e.Message, e.Remedy)
+	nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	nc.Write(append(appendRefusal(nil, nil, false, session.EraUnknown, r), '\n'))
+}

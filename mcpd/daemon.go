@@ -1,0 +1,375 @@
+package mcpd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/semaphore"
+
+	"interlock/mcpd/internal/builtin"
+	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/endpoint"
+	"interlock/mcpd/internal/life"
+	"interlock/mcpd/internal/proc"
+	"interlock/mcpd/internal/wire"
+	"interlock/session"
+	"interlock/status"
+)
+
+const (
+	// firstFrame is how long a new connection may stay silent, and
+	// firstFrameCrowded how long when many do.
+	firstFrame        = 60 * time.Second
+	firstFrameCrowded = 5 * time.Second
+	crowd             = 128
+)
+
+// Options are what a daemon is made of.
+type Options struct {
+	Paths    endpoint.Paths
+	Config   *config.Config
+	Identity life.Identity
+	Spawner  proc.Spawner
+	Log      *zap.Logger
+	Status   *status.Writer // kept up to date by the daemon, closed by the caller
+	// ServerLog returns where the output of a server's stderr goes; it must not
+	// block. The daemon calls it once for each server.
+	ServerLog func(name string) io.Writer
+}
+
+// Daemon serves the connections of one endpoint. It is made by New and serves
+// once, by Run.
+type Daemon struct {
+	options  Options
+	config   atomic.Pointer[config.Config] // replaced by reload
+	limits   config.Limits
+	log      *zap.Logger
+	spawner  proc.Spawner
+	budget   *wire.Budget
+	sessions *session.Registry
+	starting *semaphore.Weighted // servers being started at the same time
+	peers    *endpoint.PeerCheck
+	counters counters
+	eras     eras
+	baseEnv  []string // of sessions whose client has sent none
+	home     string
+	started  time.Time
+	status   *status.Writer
+	local    *builtin.Server
+
+	stopping chan struct{} // closed by Stop
+	stopOnce sync.Once
+
+	mu       sync.Mutex // guards the fields below
+	conns    map[*conn]struct{}
+	silent   []*conn // without a first frame yet, oldest first
+	logs     map[string]io.Writer
+	findings map[string]status.Finding // by code and detail
+
+	serving sync.WaitGroup // the goroutines of connections
+}
+
+// New returns a daemon that has done nothing yet.
+func New(o Options) (*Daemon, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil, fmt.Errorf("finding the home directory: %w", err)
+	}
+	peers, err := endpoint.NewPeerCheck(endpoint.Policy{AllowSandboxed: o.Config.Peers.Sandboxed == config.Allow})
+	if err != nil {
+		return nil, err
+	}
+	l := o.Config.Limits
+	d := &Daemon{
+		options: o, limits: l, log: o.Log, spawner: o.Spawner,
+		budget: wire.NewBudget(l.Budget),
+		sessions: session.NewRegistry(session.Limits{
+			Sessions: l.Sessions, Running: l.ClientCalls, Waiting: l.ClientWaiting,
+			Global: l.Calls, WaitLimit: l.WaitLimit,
+		}),
+		starting: semaphore.NewWeighted(int64(max(4, 2*runtime.NumCPU()))),
+		peers:    peers,
+		baseEnv:  os.Environ(),
+		home:     home,
+		started:  time.Now(),
+		status:   o.Status,
+		stopping: make(chan struct{}),
+		conns:    make(map[*conn]struct{}),
+		logs:     make(map[string]io.Writer),
+		findings: make(map[string]status.Finding),
+	}
+	d.config.Store(o.Config)
+	d.local, err = builtin.NewLocal(builtin.LocalOptions{
+		Version: Version(), Home: home,
+		OnPanic: func(text string) { d.panicked(text, nil) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Run accepts connections until ctx ends or Stop is called, then drains: calls
+// in flight get the drain time-out, or until hurry is closed, and everything
+// else is over at once. Nothing of the daemon runs when it returns, and ln is
+// closed.
+func (d *Daemon) Run(ctx context.Context, ln *endpoint.Listener, hurry <-chan struct{}) error {
+	accepted := make(chan error, 1)
+	go func() { accepted <- d.accept(ln) }()
+	var err error
+	select {
+	case <-ctx.Done():
+	case <-d.stopping:
+	case err = <-accepted:
+		accepted <- err
+	}
+	d.sessions.Drain()
+	ln.Close()
+	<-accepted
+	d.changed()
+	d.drain(hurry)
+	d.serving.Wait()
+	return err
+}
+
+// Stop asks Run to drain and return.
+func (d *Daemon) Stop() { d.stopOnce.Do(func() { close(d.stopping) }) }
+
+// drain waits for the calls in flight, as long as they may take, and then closes
+// every connection.
+func (d *Daemon) drain(hurry <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), d.limits.DrainTimeout)
+	defer cancel()
+	var waiting sync.WaitGroup
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-hurry:
+			cancel()
+		case <-done:
+		}
+	}()
+	defer close(done)
+	for _, c := range d.open() {
+		waiting.Add(1)
+		go func() {
+			defer waiting.Done()
+			if c.session != nil && c.session.WaitIdle(ctx) == nil {
+				c.out.Flush(ctx)
+			}
+			c.nc.Close()
+		}()
+	}
+	waiting.Wait()
+}
+
+// accept takes connections until the listener is closed.
+func (d *Daemon) accept(ln *endpoint.Listener) error {
+	for {
+		nc, err := ln.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		}
+		d.counters.accepted.Add(1)
+		peer, notes, err := d.peers.Check(nc)
+		if err != nil {
+			d.refusePeer(nc, err)
+			continue
+		}
+		for _, n := range notes {
+			d.note(peerFinding(n))
+		}
+		c := d.newConn(nc, peer)
+		deadline := d.greet(c)
+		d.serving.Add(1)
+		go func() {
+			defer d.serving.Done()
+			c.serve(deadline)
+		}()
+	}
+}
+
+func (d *Daemon) refusePeer(nc *net.UnixConn, err error) {
+	d.counters.refusedPeers.Add(1)
+	var refused *endpoint.PeerError
+	if !errors.As(err, &refused) {
+		nc.Close()
+		d.log.Warn("examining a peer failed", zap.Error(err))
+		return
+	}
+	d.log.Warn("peer refused", zap.String("code", refused.Code), zap.Uint32("uid", refused.UID), zap.Int32("pid", refused.PID))
+	reject(nc, refused)
+}
+
+// greet enters a new connection among those that have said nothing yet and
+// returns when it must have. Where there are too many of them the oldest goes.
+func (d *Daemon) greet(c *conn) time.Time {
+	d.mu.Lock()
+	d.conns[c] = struct{}{}
+	d.silent = append(d.silent, c)
+	n := len(d.silent)
+	var oldest *conn
+	if n > d.limits.PendingConnections {
+		oldest = d.silent[0]
+		d.silent = slices.Delete(d.silent, 0, 1)
+	}
+	d.mu.Unlock()
+	if oldest != nil {
+		oldest.nc.Close()
+	}
+	if n > crowd {
+		return time.Now().Add(firstFrameCrowded)
+	}
+	return time.Now().Add(firstFrame)
+}
+
+// spoke takes a connection out of those that have said nothing yet.
+func (d *Daemon) spoke(c *conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := slices.Index(d.silent, c); i >= 0 {
+		d.silent = slices.Delete(d.silent, i, i+1)
+	}
+}
+
+// left forgets a connection that is over.
+func (d *Daemon) left(c *conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.conns, c)
+	if c.session != nil {
+		d.changed()
+	}
+}
+
+// open returns the connections there are.
+func (d *Daemon) open() []*conn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make([]*conn, 0, len(d.conns))
+	for c := range d.conns {
+		all = append(all, c)
+	}
+	return all
+}
+
+// serverFor returns the server that a session with this hello is.
+func (d *Daemon) serverFor(h Hello) (config.Server, error) {
+	if p := d.config.Load().Broken; p != nil {
+		return config.Server{}, refuse(codeConfigBroken, "interlock serves no server, because its configuration cannot be read: %v", p)
+	}
+	if h.Config != "" && h.Config != d.config.Load().Path {
+		return config.Server{}, refuse(codeNoServer, "the running daemon uses the configuration %s, and --config names %s; stop it with: interlock daemon stop", d.config.Load().Path, h.Config)
+	}
+	names := h.Servers
+	if names == nil {
+		names = d.config.Load().Socket.Servers
+	}
+	if names == nil {
+		names = d.served()
+	}
+	if len(names) != 1 {
+		return config.Server{}, d.ambiguous(names)
+	}
+	return d.server(names[0])
+}
+
+// ambiguous says that a session is one server and names those there are.
+func (d *Daemon) ambiguous(names []string) *refusal {
+	served := d.served()
+	r := refuse(codeNoServer, "no server is configured in %s", d.config.Load().Path)
+	if len(served) > 0 {
+		r = refuse(codeNoServer, "a session is one server, and %d are asked for. Name one: interlock connect NAME, where NAME is one of: %s",
+			len(names), strings.Join(served, ", "))
+	}
+	r.data.Servers = served
+	return r
+}
+
+// served names the servers in service, in the order of the configuration.
+func (d *Daemon) served() []string {
+	if d.config.Load().Missing {
+		return []string{config.BuiltinLocal}
+	}
+	var names []string
+	for _, s := range d.config.Load().Servers {
+		if !s.Disabled && s.Problem == nil {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// server returns the server with the name, if it is in service.
+func (d *Daemon) server(name string) (config.Server, error) {
+	s, ok := d.config.Load().Server(name)
+	switch {
+	case ok && s.Problem != nil:
+		return s, refuse(codeNoServer, "server %q is out of service: %v", name, s.Problem)
+	case ok && s.Disabled:
+		return s, refuse(codeNoServer, "server %q is disabled in %s", name, d.config.Load().Path)
+	case ok:
+		return s, nil
+	case name == config.BuiltinLocal:
+		return config.Server{Name: name, Builtin: name}, nil
+	}
+	served := d.served()
+	r := refuse(codeNoServer, "there is no server %q in %s; there are: %s", name, d.config.Load().Path, strings.Join(served, ", "))
+	r.data.Servers = served
+	return s, r
+}
+
+// builtin returns the built-in server that the entry is, or nil.
+func (d *Daemon) builtin(s config.Server) *builtin.Server {
+	if s.Builtin == config.BuiltinLocal {
+		return d.local
+	}
+	return nil
+}
+
+// welcome is the answer to the hello of a session.
+func (d *Daemon) welcome(s *session.Session) []byte {
+	b, err := json.Marshal(Welcome{
+		Protocol: ProtocolVersion, Build: Version(), Instance: d.options.Identity.Instance,
+		PID: os.Getpid(), Session: s.ID(), Owner: s.Owner(),
+	})
+	if err != nil {
+		return []byte("{}")
+	}
+	return b
+}
+
+// serverLog returns the log of the server's stderr.
+func (d *Daemon) serverLog(name string) io.Writer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w, ok := d.logs[name]
+	if !ok {
+		w = d.options.ServerLog(name)
+		d.logs[name] = w
+	}
+	return w
+}
+
+// panicked records a fault of the daemon's that ended one session.
+func (d *Daemon) panicked(p any, stack []byte) {
+	d.counters.panics.Add(1)
+	text := fmt.Sprint(p)
+	d.log.Error("fault", zap.String("panic", text), zap.ByteString("stack", stack))
+	d.note(status.DaemonPanic.Finding(text, "", time.Now()))
+}

@@ -1,0 +1,133 @@
+package mcpd
+
+import (
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"interlock/mcpd/internal/wire"
+	"interlock/session"
+)
+
+// kind tells apart the few methods that the daemon treats in a way of their own.
+type kind uint8
+
+const (
+	kindOther kind = iota
+	kindToolCall
+	kindPing
+	kindInitialize
+	kindDiscover
+	kindSetLevel
+	kindSubscribe
+	kindUnsubscribe
+	kindListen
+	kindTaskResult
+)
+
+func kindOf(method []byte) kind {
+	switch string(method) {
+	case "tools/call":
+		return kindToolCall
+	case "ping":
+		return kindPing
+	case "initialize":
+		return kindInitialize
+	case "server/discover":
+		return kindDiscover
+	case "logging/setLevel":
+		return kindSetLevel
+	case "resources/subscribe":
+		return kindSubscribe
+	case "resources/unsubscribe":
+		return kindUnsubscribe
+	case "subscriptions/listen":
+		return kindListen
+	case "tasks/result":
+		return kindTaskResult
+	default:
+		return kindOther
+	}
+}
+
+// exchange is one request of a client on its way to a server and back.
+type exchange struct {
+	session.Call
+	conn *conn
+	kind kind
+	task bool   // the request asks for a task, whose progress outlives the answer
+	id   []byte // the client's, as written
+	// token is the client's progress token as written, nil if it gave none.
+	token []byte
+	uri   string // of a subscription
+	began time.Time
+
+	frame     *wire.Frame // the request, until it is forwarded
+	idSpan    wire.Span
+	tokenSpan wire.Span
+	cuts      []wire.Edit // members of _meta that are for the daemon only
+
+	// inst and number are set when the exchange is forwarded, before the server
+	// can answer: the process and the id it knows the request by.
+	inst   atomic.Pointer[instance]
+	number int64
+	seq    uint64 // of the frame in the server's queue; guarded by instance.mu
+
+	timer *time.Timer // bound on a handshake or probe, or on a cancelled call; guarded by instance.mu
+}
+
+// Forward sends the request to its server, which is started if it does not run.
+func (x *exchange) Forward() {
+	frame := x.frame
+	x.frame = nil
+	defer frame.Release()
+	in, err := x.conn.server.take(x)
+	if err != nil {
+		x.refuse(refusalOf(err))
+		return
+	}
+	var number [20]byte
+	id := strconv.AppendInt(number[:0], x.number, 10)
+	var space [4]wire.Edit
+	edits := append(space[:0], wire.Edit{Span: x.idSpan, With: id})
+	if x.token != nil {
+		edits = append(edits, wire.Edit{Span: x.tokenSpan, With: id})
+	}
+	edits = append(edits, x.cuts...)
+	seq, err := in.link.send(frame, edits)
+	switch {
+	case err == nil:
+		in.sent(x, seq)
+	case errors.Is(err, wire.ErrQueueFull):
+		if in.forget(x) {
+			x.refuse(refusalOf(&session.BusyError{Limit: "the server does not read its input"}))
+		}
+	}
+	// A closed queue is that of a server that has just been lost, or is being
+	// ended: whoever ends it answers all that was taken.
+}
+
+// Hold keeps the request's frame for as long as it waits.
+func (x *exchange) Hold() { x.frame = x.frame.Keep() }
+
+// Refuse answers a request that no permit became free for.
+func (x *exchange) Refuse(err error) {
+	x.dropFrame()
+	x.conn.sendOwn(appendRefusal(nil, x.id, x.kind == kindToolCall, x.conn.session.Era(), refusalOf(err)))
+}
+
+// refuse settles a request that was running and answers it.
+func (x *exchange) refuse(r *refusal) {
+	if x.conn.session.Settle(&x.Call) {
+		x.conn.sendOwn(appendRefusal(nil, x.id, x.kind == kindToolCall, x.conn.session.Era(), r))
+		x.conn.session.Answered(&x.Call)
+	}
+}
+
+func (x *exchange) dropFrame() {
+	if x.frame != nil {
+		x.frame.Release()
+		x.frame = nil
+	}
+}

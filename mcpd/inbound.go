@@ -1,0 +1,205 @@
+package mcpd
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"interlock/mcpd/internal/wire"
+	"interlock/session"
+)
+
+// handle takes one frame of the client. It runs on the connection's reader.
+func (c *conn) handle(f *wire.Frame) {
+	b := f.Bytes()
+	if err := wire.Scan(b, &c.env); err != nil {
+		c.answerMalformed(b, err)
+		return
+	}
+	if c.refusal != nil {
+		if c.env.Kind == wire.Request {
+			toolCall := kindOf(c.env.MethodName(b)) == kindToolCall
+			c.sendOwn(appendRefusal(nil, c.env.ID.Of(b), toolCall, session.EraUnknown, c.refusal))
+		}
+		return
+	}
+	switch c.env.Kind {
+	case wire.Request:
+		c.handleRequest(f)
+	case wire.Notification:
+		c.handleNotification(f)
+	default:
+		c.handleAnswer(f)
+	}
+}
+
+// answerMalformed answers what is not a message, under its id where it has one.
+func (c *conn) answerMalformed(b []byte, err error) {
+	c.d.counters.parseErrors.Add(1)
+	var syntax *wire.SyntaxError
+	if errors.As(err, &syntax) {
+		c.sendOwn(appendRPCError(nil, nil, rpcParseError, "parse error: "+syntax.Error()))
+		return
+	}
+	var id []byte
+	if c.env.ID.Present() {
+		id = c.env.ID.Of(b)
+	}
+	c.sendOwn(appendRPCError(nil, id, rpcInvalidRequest, "invalid request: "+err.Error()))
+}
+
+func (c *conn) handleRequest(f *wire.Frame) {
+	b, env := f.Bytes(), &c.env
+	method := env.MethodName(b)
+	if isOwnMethod(method) {
+		c.sendOwn(appendRPCError(nil, env.ID.Of(b), rpcMethodNotFound, "method not found: "+string(method)+" is not for a session that is under way"))
+		return
+	}
+	x := &exchange{conn: c, kind: kindOf(method), began: time.Now(), frame: f, idSpan: env.ID}
+	x.id = append(x.id, env.ID.Of(b)...)
+	if env.MetaToken.Present() {
+		x.token = append(x.token, env.MetaToken.Of(b)...)
+		x.tokenSpan = env.MetaToken
+	}
+	x.task = env.Task.Present()
+	for _, own := range env.Own {
+		x.cuts = append(x.cuts, wire.Edit{Span: own})
+	}
+	var key [64]byte
+	if err := c.session.Begin(&x.Call, x, string(wire.AppendIDKey(key[:0], x.id))); err != nil {
+		c.refuseBegin(x, err)
+		return
+	}
+	c.d.counters.calls.Add(1)
+	if env.MetaVersion.Present() && c.session.Era() == session.EraUnknown && x.kind != kindDiscover {
+		c.session.Greet(session.Stateless, statelessClient(env.Meta.Of(b)))
+	}
+	if err := c.submit(x, b); err != nil {
+		c.sendOwn(appendRefusal(nil, x.id, x.kind == kindToolCall, c.session.Era(), refusalOf(err)))
+	}
+}
+
+func (c *conn) refuseBegin(x *exchange, err error) {
+	if errors.Is(err, session.ErrDuplicate) {
+		c.sendOwn(appendRPCError(nil, x.id, rpcInvalidRequest, "invalid request: "+err.Error()))
+		return
+	}
+	c.sendOwn(appendRefusal(nil, x.id, x.kind == kindToolCall, c.session.Era(), refusalOf(err)))
+}
+
+// submit gives a begun request its turn.
+func (c *conn) submit(x *exchange, b []byte) error {
+	switch x.kind {
+	case kindPing:
+		if !c.server.running() {
+			c.session.Abandon(&x.Call)
+			c.sendOwn(appendResult(nil, x.id, []byte("{}")))
+			return nil
+		}
+		return c.session.Pass(&x.Call)
+	case kindInitialize:
+		c.server.memory.rememberHandshake(b, x.idSpan)
+		return c.session.Pass(&x.Call)
+	case kindDiscover:
+		if c.d.eras.of(c.server.server) == session.Handshake {
+			c.session.Abandon(&x.Call)
+			c.sendOwn(appendRPCError(nil, x.id, rpcMethodNotFound, "method not found: server/discover"))
+			return nil
+		}
+		return c.session.Pass(&x.Call)
+	case kindListen:
+		return c.session.SubmitLong(&x.Call, true)
+	case kindTaskResult:
+		return c.session.SubmitLong(&x.Call, false)
+	case kindSetLevel:
+		c.server.memory.rememberLevel(b, x.idSpan)
+	case kindSubscribe:
+		x.uri = string(c.env.URI.Of(b))
+		c.server.memory.subscribe(x.uri, b, x.idSpan)
+	case kindUnsubscribe:
+		c.server.memory.unsubscribe(string(c.env.URI.Of(b)))
+	}
+	return c.session.Submit(&x.Call)
+}
+
+func (c *conn) handleNotification(f *wire.Frame) {
+	b, env := f.Bytes(), &c.env
+	method := env.MethodName(b)
+	switch {
+	case string(method) == "notifications/cancelled":
+		c.cancel(f)
+		return
+	case string(method) == "notifications/initialized":
+		c.server.memory.rememberInitialized(b)
+	case isOwnMethod(method):
+		c.d.counters.strayFrames.Add(1)
+		return
+	}
+	c.server.notify(f, nil)
+}
+
+// cancel gives up the client's call and passes the cancellation on under the id
+// that the server knows. One for no call in flight has come too late.
+func (c *conn) cancel(f *wire.Frame) {
+	b := f.Bytes()
+	var key [64]byte
+	work, running := c.session.Cancel(string(wire.AppendIDKey(key[:0], c.env.RequestID.Of(b))))
+	if work == nil {
+		c.d.counters.strayFrames.Add(1)
+		return
+	}
+	x := work.(*exchange)
+	if !running {
+		x.dropFrame()
+		return
+	}
+	if in := x.inst.Load(); in != nil {
+		in.cancelled(x, f, c.env.RequestID)
+	}
+}
+
+// handleAnswer passes the client's answer on to the server that asked.
+func (c *conn) handleAnswer(f *wire.Frame) {
+	b := f.Bytes()
+	n, ok := wire.ParseOwnID(c.env.ID.Of(b))
+	if !ok {
+		c.d.counters.strayFrames.Add(1)
+		return
+	}
+	in, id, ok := c.questions.Answer(n)
+	if !ok {
+		c.d.counters.strayFrames.Add(1)
+		return
+	}
+	in.pass(f, []wire.Edit{{Span: c.env.ID, With: id}})
+}
+
+// isOwnMethod reports whether the method is the daemon's, whatever follows.
+func isOwnMethod(method []byte) bool {
+	const prefix = "interlock/"
+	return len(method) >= len(prefix) && string(method[:len(prefix)]) == prefix
+}
+
+// statelessClient reads who a stateless client says it is from its request's _meta.
+func statelessClient(meta []byte) session.Client {
+	var m struct {
+		Info session.Client `json:"io.modelcontextprotocol/clientInfo"`
+	}
+	if json.Unmarshal(meta, &m) != nil {
+		return session.Client{}
+	}
+	return m.Info
+}
+
+// handshakeClient reads who a client says it is from its initialize request.
+func handshakeClient(frame []byte) session.Client {
+	var m struct {
+		Params struct {
+			Info session.Client `json:"clientInfo"`
+		} `json:"params"`
+	}
+	if json.Unmarshal(frame, &m) != nil {
+		return session.Client{}
+	}
+	return m.Params.Info
+}

@@ -1,0 +1,310 @@
+package mcpd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"interlock/mcpd/internal/builtin"
+	"interlock/mcpd/internal/proc"
+	"interlock/mcpd/internal/wire"
+)
+
+// inputBound is how much may wait for a server that does not read its input.
+const inputBound = 8 << 20
+
+// link is the way to one running server: a child's standard streams, or a
+// built-in server of the daemon.
+type link interface {
+	// run starts the server, hands all it says to the instance, and returns
+	// when nothing of it is left: because it ended, or because ctx did.
+	run(ctx context.Context, in *instance) error
+	// send hands a frame on, with the edits applied, and never blocks. The
+	// sequence number is that of the frame among all that were sent. Frames
+	// sent before the server runs wait for it.
+	send(f *wire.Frame, edits []wire.Edit) (seq uint64, err error)
+	sendOwn(message []byte) error
+	// begun is the sequence number of the last frame of which the server may
+	// have seen a byte.
+	begun() uint64
+	// waitRoom blocks until frames are taken again after wire.ErrQueueFull.
+	waitRoom(ctx context.Context) error
+}
+
+// childLink is the way to a child process.
+type childLink struct {
+	queue *wire.Queue
+}
+
+func newChildLink(in *instance) *childLink {
+	return &childLink{queue: wire.NewQueue(wire.QueueOptions{
+		Bound: inputBound,
+		// A server may be busy for as long as it likes: only its end fails
+		// the queue, and then the reader of its output notices too.
+		OnFail: func(error) { in.quit() },
+	})}
+}
+
+func (l *childLink) send(f *wire.Frame, edits []wire.Edit) (uint64, error) {
+	return l.queue.Send(f, edits)
+}
+
+func (l *childLink) sendOwn(message []byte) error {
+	_, err := l.queue.SendBytes(message)
+	return err
+}
+
+func (l *childLink) begun() uint64                      { return l.queue.Begun() }
+func (l *childLink) waitRoom(ctx context.Context) error { return l.queue.WaitRoom(ctx) }
+
+func (l *childLink) run(ctx context.Context, in *instance) error {
+	defer l.queue.Close()
+	child, err := in.up.spawn(ctx)
+	if err != nil {
+		return err
+	}
+	in.runs(child.PID())
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		child.Stop(context.Background(), proc.DefaultGraces())
+	})
+	defer func() {
+		if !stop() {
+			<-stopped
+		}
+		child.Stop(context.Background(), proc.DefaultGraces())
+	}()
+	l.begin(in, child)
+	l.read(in, child)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	// The output has ended. A process that lives on without it is ended.
+	child.Stop(context.Background(), proc.DefaultGraces())
+	return child.Err()
+}
+
+// begin lets the queue flow: at once into a first process, and after the
+// handshake into one that takes the place of another.
+func (l *childLink) begin(in *instance, child *proc.Child) {
+	handshake, again := in.up.memory.replay()
+	if !again {
+		l.queue.Attach(child.Stdin())
+		return
+	}
+	write := func(frame []byte) error {
+		child.Stdin().SetWriteDeadline(time.Now().Add(in.up.d.limits.StartTimeout))
+		_, err := child.Stdin().Write(append(frame, '\n'))
+		child.Stdin().SetWriteDeadline(time.Time{})
+		return err
+	}
+	late := time.AfterFunc(in.up.d.limits.StartTimeout, func() {
+		in.abort(refuse(codeStartTimeout, "server %q was started anew and did not answer its handshake", in.up.server.Name))
+	})
+	in.ask(handshake.under, write, func(result []byte) {
+		late.Stop()
+		if result == nil {
+			in.abort(refuse(codeStartFailed, "server %q was started anew and refused its handshake", in.up.server.Name))
+			return
+		}
+		initialized, restore := in.up.memory.rest()
+		if initialized != nil {
+			write(slices.Clone(initialized))
+		}
+		for _, r := range restore {
+			in.ask(r.under, write, func([]byte) {})
+		}
+		l.queue.Attach(child.Stdin())
+		for _, frame := range in.up.memory.changed() {
+			in.up.conn.sendOwn(frame)
+		}
+	})
+}
+
+// read hands the server's output to the instance until it ends.
+func (l *childLink) read(in *instance, child *proc.Child) {
+	d := in.up.d
+	reader := wire.NewReader(child.Stdout(), d.budget.Account(d.limits.SessionBudget), wire.ReaderOptions{MaxFrame: int(d.limits.Frame)})
+	var env wire.Envelope
+	for {
+		f, err := reader.Next()
+		var discarded *wire.DiscardedError
+		switch {
+		case err == nil:
+			in.receive(f, &env)
+			f.Release()
+		case errors.As(err, &discarded):
+			in.receiveDiscarded(discarded)
+		case errors.Is(err, wire.ErrUnterminated):
+			d.counters.parseErrors.Add(1)
+		default:
+			return
+		}
+	}
+}
+
+// spawn starts the child of a stdio server in its session's place.
+func (u *upstream) spawn(ctx context.Context) (*proc.Child, error) {
+	if err := u.d.starting.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer u.d.starting.Release(1)
+	spec, err := u.spec()
+	if err != nil {
+		return nil, refuse(codeStartFailed, "server %q could not be started: %v", u.server.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, u.d.limits.StartTimeout)
+	defer cancel()
+	child, err := proc.Start(ctx, u.d.spawner, spec, u.d.serverLog(u.server.Name))
+	if err != nil {
+		return nil, refuse(codeStartFailed, "server %q could not be started: %v", u.server.Name, err)
+	}
+	u.d.counters.spawned.Add(1)
+	return child, nil
+}
+
+// spec is what the server's configuration comes to in the session's place.
+func (u *upstream) spec() (proc.Spec, error) {
+	env := environment(u.place.env)
+	command, err := u.server.Expand(env.lookup)
+	if err != nil {
+		return proc.Spec{}, err
+	}
+	for name, value := range command.Env {
+		env[name] = value
+	}
+	dir := u.place.dir
+	if dir == "" {
+		dir = u.d.home
+	}
+	if command.Dir != "" {
+		if filepath.IsAbs(command.Dir) {
+			dir = command.Dir
+		} else {
+			dir = filepath.Join(dir, command.Dir)
+		}
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return proc.Spec{}, fmt.Errorf("its working directory %q is not there", dir)
+	}
+	list := env.list()
+	path, err := proc.Resolve(command.Program, list, dir)
+	if err != nil {
+		return proc.Spec{}, err
+	}
+	return proc.Spec{
+		Name: u.server.Name, Path: path,
+		Args: append([]string{command.Program}, command.Args...),
+		Env:  list, Dir: dir,
+	}, nil
+}
+
+// variables is an environment by name.
+type variables map[string]string
+
+// environment reads KEY=VALUE lines; the first of a name counts, as for getenv.
+func environment(list []string) variables {
+	env := make(variables, len(list))
+	for _, line := range list {
+		name, value, ok := strings.Cut(line, "=")
+		if _, seen := env[name]; ok && name != "" && !seen {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+func (v variables) lookup(name string) (string, bool) {
+	value, ok := v[name]
+	return value, ok
+}
+
+func (v variables) list() []string {
+	list := make([]string, 0, len(v))
+	for name, value := range v {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// childEnv is a client's environment without what is interlock's own.
+func childEnv(list []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(line string) bool {
+		return strings.HasPrefix(line, "INTERLOCK_")
+	})
+}
+
+// builtinLink is the way to a server in this process. Tool calls are served on
+// goroutines of their own, all else in the order in which it comes.
+type builtinLink struct {
+	server  *builtin.Server
+	in      *instance
+	open    chan struct{}    // closed by run when session is set, or never will be
+	session *builtin.Session // nil if it could not be opened
+	sent    atomic.Uint64
+	serving sync.WaitGroup // goroutines of tool calls
+}
+
+func newBuiltinLink(in *instance, s *builtin.Server) *builtinLink {
+	return &builtinLink{server: s, in: in, open: make(chan struct{})}
+}
+
+func (l *builtinLink) run(ctx context.Context, in *instance) error {
+	s, err := l.server.Open(in.up.conn.session.ID(), in.up.place.dir, l.receive)
+	if err != nil {
+		close(l.open)
+		return refuse(codeStartFailed, "server %q could not be opened: %v", in.up.server.Name, err)
+	}
+	l.session = s
+	close(l.open)
+	<-ctx.Done()
+	s.Close()
+	l.serving.Wait()
+	return ctx.Err()
+}
+
+func (l *builtinLink) send(f *wire.Frame, edits []wire.Edit) (uint64, error) {
+	seq := l.sent.Add(1)
+	return seq, l.sendOwn(wire.Splice(nil, f.Bytes(), edits))
+}
+
+func (l *builtinLink) sendOwn(frame []byte) error {
+	<-l.open
+	if l.session == nil {
+		return wire.ErrQueueClosed
+	}
+	var env wire.Envelope
+	if wire.Scan(frame, &env) == nil && kindOf(env.MethodName(frame)) == kindToolCall {
+		l.serving.Add(1)
+		go func() {
+			defer l.serving.Done()
+			l.serve(frame)
+		}()
+		return nil
+	}
+	l.serve(frame)
+	return nil
+}
+
+func (l *builtinLink) serve(frame []byte) {
+	if answer := l.session.Handle(context.Background(), frame); answer != nil {
+		l.receive(answer)
+	}
+}
+
+func (l *builtinLink) begun() uint64                  { return l.sent.Load() }
+func (l *builtinLink) waitRoom(context.Context) error { return nil }
+
+func (l *builtinLink) receive(frame []byte) {
+	var env wire.Envelope
+	l.in.receive(wire.NewFrame(frame), &env)
+}

@@ -1,0 +1,127 @@
+package mcpd
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"interlock/mcpd/internal/endpoint"
+	"interlock/session"
+	"interlock/status"
+)
+
+// maxFindings bounds the findings that a daemon keeps for status.
+const maxFindings = 64
+
+// note keeps a finding for status and doctor. The first of equal ones stays.
+func (d *Daemon) note(f status.Finding) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := string(f.Code) + "\x00" + f.Detail
+	if _, ok := d.findings[key]; ok || len(d.findings) >= maxFindings {
+		return
+	}
+	d.findings[key] = f
+	d.changed()
+}
+
+// peerFinding says what is odd about a peer that is served all the same.
+func peerFinding(n endpoint.Note) status.Finding {
+	code := status.PeerNamespace
+	if n.Code == endpoint.CodePeerHidden {
+		code = status.PeerSandboxed
+	}
+	return code.Finding(n.Detail, "", time.Now())
+}
+
+// changed tells the status file's writer that there is something new.
+func (d *Daemon) changed() { d.status.Update(d.Snapshot) }
+
+// Snapshot describes the daemon at this moment.
+func (d *Daemon) Snapshot() status.Snapshot {
+	p, id := d.options.Paths, d.options.Identity
+	s := status.Snapshot{
+		ProtocolVersion: status.ProtocolVersion,
+		State:           status.StateRunning,
+		PID:             id.PID,
+		Socket:          p.Socket, StatusPath: p.Status, LogPath: p.Log, RecoveryPath: p.Recovery,
+		StartedAt: d.started,
+		Transport: status.Transport,
+		Identity: status.Identity{
+			StartTicks: id.StartTicks, BootID: id.BootID, PIDNamespace: id.PIDNamespace, Instance: id.Instance,
+			UID: int(id.UID), Build: id.Build, SocketDevice: id.SocketDevice, SocketInode: id.SocketInode,
+		},
+		Limits:   d.limitsSnapshot(),
+		Counters: d.countersSnapshot(),
+	}
+	if d.sessions.Draining() {
+		s.State = status.StateDraining
+	}
+	for _, e := range d.sessions.All() {
+		s.Sessions = append(s.Sessions, sessionSnapshot(e))
+	}
+	s.ClientSessions = len(s.Sessions)
+	s.Upstreams = d.upstreams()
+	s.UpstreamsTotal = len(s.Upstreams)
+	d.mu.Lock()
+	for _, f := range d.findings {
+		s.Findings = append(s.Findings, f)
+	}
+	d.mu.Unlock()
+	status.SortFindings(s.Findings)
+	s.FindingsTotal = len(s.Findings)
+	return s
+}
+
+func sessionSnapshot(e session.Snapshot) status.Session {
+	era := ""
+	if e.Era != session.EraUnknown {
+		era = e.Era.String()
+	}
+	return status.Session{
+		ID: e.ID, Owner: e.Owner, Client: status.Client(e.Client), PID: int(e.Info.PID),
+		Server: e.Info.Server, State: e.State.String(), Era: era, StartedAt: e.Opened,
+		InFlight: e.Running, Waiting: e.Waiting, Project: e.Info.Project,
+	}
+}
+
+// upstreams describes the servers that have been needed so far.
+func (d *Daemon) upstreams() []status.Upstream {
+	var all []status.Upstream
+	for _, c := range d.open() {
+		u := c.upstream.Load()
+		if u == nil {
+			continue
+		}
+		e := u.snapshot()
+		if e.StartedAt.IsZero() {
+			continue
+		}
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b status.Upstream) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), a.StartedAt.Compare(b.StartedAt))
+	})
+	return all
+}
+
+func (d *Daemon) limitsSnapshot() status.Limits {
+	l := d.limits
+	return status.Limits{
+		Sessions: l.Sessions, PendingConnections: l.PendingConnections,
+		ClientCalls: l.ClientCalls, ClientWaiting: l.ClientWaiting, Calls: l.Calls,
+		WaitLimitMs: l.WaitLimit.Milliseconds(), CallTimeoutMs: l.CallTimeout.Milliseconds(),
+		StartTimeoutMs: l.StartTimeout.Milliseconds(), DrainTimeoutMs: l.DrainTimeout.Milliseconds(),
+		FrameBytes: l.Frame, BudgetBytes: l.Budget,
+	}
+}
+
+func (d *Daemon) countersSnapshot() status.Counters {
+	c := &d.counters
+	return status.Counters{
+		Accepted: c.accepted.Load(), RefusedPeers: c.refusedPeers.Load(), RefusedSessions: c.refusedSessions.Load(),
+		Calls: c.calls.Load(), RefusedBusy: c.refusedBusy.Load(),
+		DroppedFrames: c.droppedFrames.Load(), StrayAnswers: c.strayFrames.Load(), ParseErrors: c.parseErrors.Load(),
+		Panics: c.panics.Load(), Spawned: c.spawned.Load(), Exited: c.exited.Load(),
+	}
+}

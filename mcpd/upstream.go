@@ -1,0 +1,154 @@
+package mcpd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/wire"
+	"interlock/status"
+)
+
+// startPause is the least time between two starts of one upstream.
+const startPause = time.Second
+
+// errSessionOver is what a request meets whose session is being taken down.
+var errSessionOver = errors.New("session is over")
+
+// upstream is the server of one session: whichever process of it runs now, and
+// what a next one must be told first. A process is started when a request needs
+// it and there is none.
+type upstream struct {
+	d      *Daemon
+	conn   *conn
+	server config.Server
+	place  place
+	memory memory
+
+	mu       sync.Mutex // guards the fields below
+	current  *instance  // the process that runs or starts, nil if there is none
+	started  time.Time  // of the last process
+	starts   int
+	closed   bool
+	instance sync.WaitGroup // the goroutines of all instances
+}
+
+// place is where and in which environment a session's servers run.
+type place struct {
+	dir string // working directory; empty: the client has named none
+	env []string
+}
+
+func newUpstream(c *conn, s config.Server, h Hello) *upstream {
+	env := h.Env
+	if env == nil {
+		env = c.d.baseEnv
+	}
+	return &upstream{d: c.d, conn: c, server: s, place: place{dir: h.CWD, env: childEnv(env)}}
+}
+
+// take returns the process that is to have the request, starting one where none
+// runs, with the request entered among those the process owes an answer to.
+func (u *upstream) take(x *exchange) (*instance, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return nil, errSessionOver
+	}
+	if u.current != nil && u.current.enter(x) {
+		return u.current, nil
+	}
+	u.current = u.startLocked()
+	u.current.enter(x)
+	return u.current, nil
+}
+
+// startLocked starts a new instance, whose goroutine begins with the pause that
+// is due since the last start.
+func (u *upstream) startLocked() *instance {
+	pause := time.Duration(0)
+	if u.starts > 0 {
+		pause = max(0, startPause-time.Since(u.started))
+	}
+	u.started = time.Now().Add(pause)
+	u.starts++
+	in := newInstance(u)
+	ctx, cancel := context.WithCancel(context.Background())
+	in.quit = cancel
+	u.instance.Add(1)
+	go func() {
+		defer u.instance.Done()
+		in.run(ctx, pause)
+	}()
+	return in
+}
+
+// running reports whether a process runs or starts.
+func (u *upstream) running() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.current != nil
+}
+
+// dropped is told by an instance that it takes nothing more.
+func (u *upstream) dropped(in *instance) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.current == in {
+		u.current = nil
+	}
+}
+
+// notify passes a notification on to the process, if there is one: it is no
+// reason to start one.
+func (u *upstream) notify(f *wire.Frame, edits []wire.Edit) {
+	u.mu.Lock()
+	in := u.current
+	u.mu.Unlock()
+	if in != nil {
+		in.pass(f, edits)
+	}
+}
+
+// close gives up what is in flight, ends the process, and returns when nothing
+// of it is left.
+func (u *upstream) close() {
+	u.mu.Lock()
+	u.closed = true
+	in := u.current
+	u.mu.Unlock()
+	if in != nil {
+		in.leave()
+	}
+	u.instance.Wait()
+}
+
+// forgive lets the next start come at once: what ended the last process was a
+// probe of ours.
+func (u *upstream) forgive() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.starts = 0
+}
+
+// snapshot describes the upstream for status; StartedAt is zero while nothing
+// has needed it.
+func (u *upstream) snapshot() status.Upstream {
+	u.mu.Lock()
+	in := u.current
+	s := status.Upstream{
+		Name: u.server.Name, Scope: string(config.ScopeSession), State: "idle",
+		StartedAt: u.started, Restarts: max(0, u.starts-1), Sessions: 1,
+	}
+	u.mu.Unlock()
+	if in != nil {
+		s.PID, s.InFlight = in.snapshot()
+		s.State = "starting"
+		if s.PID != 0 || u.server.Builtin != "" {
+			s.State = "running"
+		}
+	}
+	return s
+}
