@@ -57,7 +57,7 @@ func (d *document) parse() (hujson.Value, *Problem) {
 	// of a file may lack.
 	value, err := hujson.Parse(append(d.text[:len(d.text):len(d.text)], '\n'))
 	if err != nil {
-		p := d.syntaxProblem(errorOffset(err, d.lines))
+		p := d.syntaxProblem(errorOffset(err, d.lines), strings.Contains(err.Error(), "after object name"))
 		return hujson.Value{}, &p
 	}
 	return value, nil
@@ -115,8 +115,9 @@ func errorOffset(err error, lines []int) int {
 	return lines[line-1] + col - 1
 }
 
-// syntaxProblem explains what stands at offset and does not belong there.
-func (d *document) syntaxProblem(offset int) Problem {
+// syntaxProblem explains what stands at offset and does not belong there;
+// afterName says that a colon should.
+func (d *document) syntaxProblem(offset int, afterName bool) Problem {
 	if mark, ok := d.conflictMarker(); ok {
 		return d.problem(mark, CodeSyntax, "there is a merge conflict marker here", "resolve the conflict and delete the markers")
 	}
@@ -127,12 +128,18 @@ func (d *document) syntaxProblem(offset int) Problem {
 	if len(bytes.TrimSpace(rest)) == 0 {
 		return d.problem(len(bytes.TrimRight(d.text, " \t\r\n")), CodeSyntax, "the file ends too early", "close what is open: a brace, a bracket, a quote or a comment")
 	}
+	if bytes.HasPrefix(rest, []byte("/*")) {
+		return d.problem(offset, CodeSyntax, "a comment here is not closed", "end it with */, or begin it with // if it is one line")
+	}
 	before := bytes.TrimRight(d.text[:offset], " \t\r\n")
-	afterValue := len(before) > 0 && bytes.ContainsRune([]byte(`"}]`), rune(before[len(before)-1])) || endsInWord(before)
+	afterValue := endsInValue(before)
 	if afterValue && hasValue(d.text[:offset]) {
 		return d.problem(offset, CodeSyntax, "the value of the file ended before this", "delete what follows it, or the closing brace that is one too many")
 	}
 	message, remedy := describe(rest, afterValue)
+	if afterName {
+		message, remedy = "a colon is missing before this", "write a colon between a name and its value"
+	}
 	return d.problem(offset, CodeSyntax, message, remedy)
 }
 
@@ -142,13 +149,13 @@ func hasValue(text []byte) bool {
 	return err == nil
 }
 
-// endsInWord reports whether text ends in a number, true, false or null.
-func endsInWord(text []byte) bool {
+// endsInValue reports whether text ends as a value does.
+func endsInValue(text []byte) bool {
 	if len(text) == 0 {
 		return false
 	}
 	c := text[len(text)-1]
-	return c == '.' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+	return strings.IndexByte(`"}].`, c) >= 0 || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 // describe says what is wrong with text that does not belong where it begins:
@@ -161,10 +168,6 @@ func describe(text []byte, afterValue bool) (message, remedy string) {
 		return "# does not begin a comment", "begin comments with //"
 	case r == '\'' || r == '`' || r == '“' || r == '”' || r == '‘' || r == '’':
 		return fmt.Sprintf("text is not written in %c", r), `use the straight double quote "`
-	case r == '/':
-		return "a comment here is not closed", "end it with */, or begin it with // if it is one line"
-	case r == '=':
-		return "= does not stand between a name and its value", "write a colon"
 	case afterValue && r != '}' && r != ']':
 		return "a comma is missing before this", "add a comma after the value before it"
 	case r == '}' || r == ']':

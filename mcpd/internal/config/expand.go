@@ -103,6 +103,9 @@ func (e *expander) problem() *Problem {
 		Message: "the environment of the session does not set " + strings.Join(e.unset, ", "),
 		Remedy:  fmt.Sprintf("set it where the client is started, or write a default: ${%s:-…}", e.unset[0]),
 	}
+	if p.Line == 0 {
+		p.Line, p.Col = e.server.Line, 1
+	}
 	if instead, ok := editorVariable(e.unset[0]); ok {
 		p.Remedy = fmt.Sprintf("%s is a variable of an editor: write %s instead", e.unset[0], instead)
 	}

@@ -253,13 +253,14 @@ func (d *decoder) expandable(e *entry, what string, v hujson.Value, text string)
 // server, and refuses one that is none or two.
 func (d *decoder) checkKind(key hujson.Value, e *entry) {
 	remote := e.kind != "" && e.kind != "stdio"
+	reserved := e.Name == BuiltinLocal || e.Name == BuiltinInterlock
 	switch {
+	case reserved && e.Builtin != e.Name:
+		d.fail(key, CodeNameReserved, "the name belongs to a built-in server", fmt.Sprintf(`rename the entry, or write {"builtin": %q} to get the built-in one`, e.Name))
 	case e.Builtin != "":
 		if e.Command != "" || e.URL != "" {
 			d.fail(key, CodeCommandAndURL, "the entry has builtin beside command or url", "keep one of them")
 		}
-	case e.Name == BuiltinLocal || e.Name == BuiltinInterlock:
-		d.fail(key, CodeNameReserved, "the name belongs to a built-in server", fmt.Sprintf(`rename the entry, or write {"builtin": %q} to get the built-in one`, e.Name))
 	case e.Command != "" && e.URL != "" && e.kind == "":
 		d.fail(e.urlAt, CodeCommandAndURL, "the entry has both command and url", "keep one of them, or say which counts with \"type\"")
 	case e.URL != "" && (remote || e.Command == ""):
