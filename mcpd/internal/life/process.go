@@ -21,8 +21,7 @@ func notSame(id Identity, format string, args ...any) error {
 func gone(id Identity) error { return fmt.Errorf("pid %d: %w", id.PID, ErrGone) }
 
 // checkWorld makes sure that the pid of id means anything here, before it is
-// looked up: another boot has reused every number, and a pid of another
-// namespace is some other process's here.
+// looked up: every boot gives the numbers anew, and so does every namespace.
 func checkWorld(id Identity) error {
 	if id.PID <= 0 {
 		return notSame(id, "no valid pid was recorded")
@@ -32,7 +31,7 @@ func checkWorld(id Identity) error {
 		return err
 	}
 	if id.BootID != boot {
-		return gone(id) // no process outlives its boot
+		return notSame(id, "it was recorded under another boot, or on another host")
 	}
 	namespace, err := pidNamespace()
 	if err != nil {
