@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 
 // Runs named checks one after the other, each within its limit. Prints a line
-// for each, `ok NAME` or `FAIL NAME: why`, and at the end `N passed, N failed`.
+// for each, `ok NAME` or `FAIL NAME`, a tab and why, and at the end `N passed, N failed`.
 export class Suite {
   #checks = [];
   #limit;
@@ -28,7 +28,7 @@ export class Suite {
     } catch (e) {
       this.failed++;
       const why = String(e?.message ?? e).split('\n').filter((l) => l.trim()).slice(0, 4).join(' | ');
-      console.log(`FAIL ${name}: ${why.slice(0, 300)}`);
+      console.log(`FAIL ${name}\t${why.slice(0, 300)}`);
       return false;
     }
   }
