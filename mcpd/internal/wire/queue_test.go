@@ -1,0 +1,250 @@
+package wire
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestQueueOrder(t *testing.T) {
+	for _, how := range []string{"socket", "pipe", "plain"} {
+		t.Run(how, func(t *testing.T) {
+			dst, src := sinkAndReader(t, how)
+			q := NewQueue(QueueOptions{Bound: 1 << 30, OnFail: func(err error) { t.Errorf("failed: %v", err) }})
+			sendMixed(t, q, 0, 30)
+			q.Attach(dst)
+			got := make(chan error)
+			go func() { got <- checkMixed(src, 4, 330) }()
+			var senders sync.WaitGroup
+			for s := 1; s < 4; s++ {
+				senders.Go(func() { sendMixed(t, q, s, 100) })
+			}
+			senders.Wait()
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+			if err := q.Flush(context.Background()); err != nil {
+				t.Error(err)
+			}
+			if q.Begun() != 330 || q.Queued() != 0 {
+				t.Errorf("begun %d, queued %d", q.Begun(), q.Queued())
+			}
+			q.Close()
+		})
+	}
+}
+
+type sink interface {
+	Sink
+	io.Closer
+}
+
+func sinkAndReader(t *testing.T, how string) (sink, io.Reader) {
+	switch how {
+	case "socket":
+		a, b := socketPair(t)
+		return a, b
+	case "pipe":
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { r.Close(); w.Close() })
+		return w, r
+	}
+	a, b := net.Pipe()
+	t.Cleanup(func() { a.Close(); b.Close() })
+	return a, b
+}
+
+// sendMixed sends n frames of all sizes and kinds, numbered, in the name of s.
+func sendMixed(t *testing.T, q *Queue, s, n int) {
+	for i := range n {
+		size := []int{10, 2000, 20, 40000, 300, 200000}[i%6]
+		body := fmt.Sprintf("%d %d ", s, i) + strings.Repeat("x", size)
+		var err error
+		switch i % 4 {
+		case 0:
+			_, err = q.SendBytes([]byte(body))
+		case 1: // a frame of a reader, with an edit
+			f := &Frame{data: []byte("?" + body[1:])}
+			_, err = q.Send(f, []Edit{{Span{0, 1}, []byte(body[:1])}})
+			clear(f.data)
+		case 2:
+			f := NewFrame([]byte("head" + body + "cut"))
+			with := []byte("!")
+			n := len(f.data)
+			_, err = q.Send(f, []Edit{{Span{n - 3, n}, with}, {Span{0, 4}, nil}})
+			clear(with)
+			f.Release()
+		case 3:
+			f := NewFrame([]byte(body))
+			_, err = q.Send(f, nil)
+			f.Release()
+		}
+		if err != nil {
+			t.Errorf("sending: %v", err)
+		}
+	}
+}
+
+// checkMixed reads n frames of several senders, each sender's in order.
+func checkMixed(src io.Reader, senders, n int) error {
+	in := bufio.NewReader(src)
+	next := make([]int, senders)
+	for range n {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		var s, i int
+		if _, err := fmt.Sscanf(line[:min(20, len(line))], "%d %d ", &s, &i); err != nil {
+			return fmt.Errorf("%.40q: %w", line, err)
+		}
+		body := strings.TrimPrefix(strings.TrimSuffix(line, "\n"), fmt.Sprintf("%d %d ", s, i))
+		if i%4 == 2 {
+			body = strings.TrimSuffix(body, "!")
+		}
+		size := []int{10, 2000, 20, 40000, 300, 200000}[i%6]
+		if body != strings.Repeat("x", size) || next[s] != i {
+			return fmt.Errorf("got %.40q (%d bytes) from %d, want number %d", line, len(line), s, next[s])
+		}
+		next[s]++
+	}
+	return nil
+}
+
+func TestQueueBound(t *testing.T) {
+	q := NewQueue(QueueOptions{Bound: 100})
+	if _, err := q.SendBytes(make([]byte, 500)); err != nil {
+		t.Errorf("one frame over the bound: %v", err)
+	}
+	if seq, err := q.SendBytes([]byte("x")); !errors.Is(err, ErrQueueFull) || seq != 0 {
+		t.Error(seq, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := q.WaitRoom(ctx); err != context.Canceled {
+		t.Error(err)
+	}
+	a, b := socketPair(t)
+	go func() { _, _ = io.Copy(io.Discard, b) }()
+	q.Attach(a)
+	if err := q.WaitRoom(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if seq, err := q.SendBytes([]byte("x")); err != nil || seq != 2 {
+		t.Error(seq, err)
+	}
+	q.Close()
+	if _, err := q.SendBytes([]byte("x")); !errors.Is(err, ErrQueueClosed) {
+		t.Error(err)
+	}
+	if err := q.Flush(context.Background()); !errors.Is(err, ErrQueueClosed) {
+		t.Error(err)
+	}
+}
+
+// TestQueueStall: a peer that never reads fails the queue, and the last frames
+// are known not to have begun.
+func TestQueueStall(t *testing.T) {
+	for _, how := range []string{"socket", "pipe", "plain"} {
+		t.Run(how, func(t *testing.T) {
+			dst, _ := sinkAndReader(t, how)
+			failed := make(chan error, 2)
+			var q *Queue
+			q = NewQueue(QueueOptions{Bound: 1 << 20, Stall: 50 * time.Millisecond, OnFail: func(err error) { q.Close(); failed <- err }})
+			q.Attach(dst)
+			budget := NewBudget(1 << 30)
+			r := NewReader(source{strings.NewReader(strings.Repeat("x", 700000) + "\n")}, budget.Account(1<<30), ReaderOptions{})
+			f, err := r.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := q.Send(f, nil); err != nil {
+				t.Fatal(err)
+			}
+			seq, err := q.SendBytes([]byte("never"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error(err)
+			}
+			if q.Begun() >= seq {
+				t.Error("the second frame counts as begun")
+			}
+			if _, err := q.SendBytes([]byte("x")); !errors.Is(err, ErrQueueClosed) {
+				t.Error(err)
+			}
+			f.Release()
+			if budget.InUse() != 0 {
+				t.Error("the frame was not released")
+			}
+		})
+	}
+}
+
+func TestQueueCloseBreaksOff(t *testing.T) {
+	for _, how := range []string{"socket", "pipe", "plain"} {
+		t.Run(how, func(t *testing.T) {
+			dst, _ := sinkAndReader(t, how)
+			q := NewQueue(QueueOptions{Bound: 1 << 20, Stall: time.Hour, OnFail: func(err error) { t.Error(err) }})
+			q.Attach(dst)
+			for range 10 {
+				if _, err := q.SendBytes(make([]byte, 100000)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			q.Close()
+			q.Close()
+			if q.Queued() != 0 {
+				t.Error(q.Queued())
+			}
+		})
+	}
+}
+
+func TestQueuePeerGone(t *testing.T) {
+	for _, how := range []string{"socket", "pipe", "plain"} {
+		t.Run(how, func(t *testing.T) {
+			dst, src := sinkAndReader(t, how)
+			src.(io.Closer).Close()
+			failed := make(chan error, 2)
+			q := NewQueue(QueueOptions{Bound: 1 << 20, OnFail: func(err error) { failed <- err }})
+			q.Attach(dst)
+			seq, err := q.SendBytes([]byte("x"))
+			if seq != 1 || err != nil && !errors.Is(err, ErrQueueClosed) {
+				t.Error(seq, err)
+			}
+			if err := <-failed; err == nil {
+				t.Error("no reason")
+			}
+			if q.Begun() != 0 {
+				t.Error("nothing was written")
+			}
+			q.Close()
+		})
+	}
+}
+
+func TestQueueCloseBeforeAttach(t *testing.T) {
+	q := NewQueue(QueueOptions{Bound: 100})
+	if _, err := q.SendBytes([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	q.Close()
+	a, _ := socketPair(t)
+	q.Attach(a)
+	if q.Queued() != 0 || q.Begun() != 0 {
+		t.Error("something is left")
+	}
+}
