@@ -125,8 +125,7 @@ func (c *Child) Err() error {
 // Stderr returns the server's last lines on stderr, at most 4 KiB, and how many bytes of stderr were dropped because the writer did
 // not take them.
 func (c *Child) Stderr() (last string, dropped int64) {
-	_, dropped = c.stderr.counts()
-	return c.stderr.last(), dropped
+	return c.stderr.tail.last(), c.stderr.lostBytes()
 }
 
 // Stop ends the server as MCP's stdio transport prescribes: it closes stdin, and after each grace goes on to SIGTERM and SIGKILL for
@@ -186,7 +185,7 @@ func (c *Child) supervise(pipe *os.File, w io.Writer) {
 	case <-written:
 	case <-timer.C:
 	}
-	c.err = &ExitError{Name: c.name, Status: c.proc.Status(), Stderr: c.stderr.last()}
+	c.err = &ExitError{Name: c.name, Status: c.proc.Status(), Stderr: c.stderr.tail.last()}
 	close(c.done)
 	c.endStdout(end)
 }

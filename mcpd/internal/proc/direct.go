@@ -17,6 +17,9 @@ func (d Direct) Spawn(ctx context.Context, s Spec, stdio [3]*os.File) (Process, 
 	if err := ctx.Err(); err != nil {
 		return nil, s.failed(err)
 	}
+	if err := keepInherited(); err != nil {
+		return nil, s.failed(err)
+	}
 	p := &directProcess{done: make(chan struct{})}
 	err := withFDs(stdio[:], func(fds []int) (err error) {
 		p.pid, err = syscall.ForkExec(s.Path, s.Args, &syscall.ProcAttr{

@@ -26,9 +26,9 @@
 //
 // # Helper protocol
 //
-// Messages pass over a stream socket pair, each a big-endian uint32 length and that many bytes: one byte of kind, then the fields.
-// Integers are big-endian, a string is a uint32 length and its bytes, a list a uint32 count and its strings. Descriptors travel
-// with the first byte of the message that they belong to. Both sides begin with hello, which carries the version of the protocol.
+// Messages pass over a stream socket pair. Each begins with the length of its fields (uint32), its kind (one byte) and the number of
+// descriptors that travel with its first byte (one byte); then come the fields. Integers are big-endian, a string is a uint32 length
+// and its bytes, a list a uint32 count and its strings. Both sides begin with hello, which carries the version of the protocol.
 //
 //	daemon to helper   hello      version uint32, cgroup string
 //	                   spawn      id uint64, path, dir string, argv, env list; with stdin, stdout and stderr

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -97,7 +98,23 @@ func withMarker(env []string, marker string) []string {
 	return env
 }
 
-// withFDs calls f with the descriptors of files, which stay open and keep their blocking mode for the length of the call.
+// keepInherited makes sure that no descriptor which this process inherited from its own starter, a terminal's or an editor's, goes on
+// to its children. Those that Go opens never do.
+func keepInherited() error {
+	fds, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return fmt.Errorf("looking for inherited descriptors: %w", err)
+	}
+	for _, entry := range fds {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// withFDs calls f with the descriptors of files, which stay open and keep their blocking mode for the length of the call. It fails
+// with os.ErrClosed if one is closed already.
 func withFDs(files []*os.File, f func(fds []int) error) error {
 	fds := make([]int, 0, len(files))
 	var next func() error
@@ -114,7 +131,7 @@ func withFDs(files []*os.File, f func(fds []int) error) error {
 			fds = append(fds, int(fd))
 			inner = next()
 		}); err != nil {
-			return err
+			return os.ErrClosed // the only reason, for which the poller has an error that matches nothing public
 		}
 		return inner
 	}

@@ -18,11 +18,10 @@ const (
 // the writer does not take in time is dropped, counted, and marked in the output.
 type drain struct {
 	wake chan struct{} // capacity 1; the reader tells the writer that something changed
+	tail tail
 
 	mu      sync.Mutex // guards what follows
 	pending []byte
-	tail    []byte // up to twice stderrTail, so that trimming is rare
-	total   int64
 	dropped int64
 	lost    int64 // dropped since the writer last looked
 	ended   bool
@@ -43,14 +42,10 @@ func (d *drain) read(r io.Reader) {
 }
 
 func (d *drain) add(p []byte, ended bool) {
+	_, _ = d.tail.Write(p) // never fails
 	d.mu.Lock()
-	d.tail = append(d.tail, p...)
-	if len(d.tail) > 2*stderrTail {
-		d.tail = append(d.tail[:0], d.tail[len(d.tail)-stderrTail:]...)
-	}
 	kept := min(len(p), stderrPending-len(d.pending))
 	d.pending = append(d.pending, p[:kept]...)
-	d.total += int64(len(p))
 	d.dropped += int64(len(p) - kept)
 	d.lost += int64(len(p) - kept)
 	d.ended = d.ended || ended
@@ -97,25 +92,40 @@ func (d *drain) drop(n int64) {
 	d.lost += n
 }
 
-// counts returns how many bytes were read and how many of them were dropped.
-func (d *drain) counts() (total, dropped int64) {
+// lostBytes returns how many bytes were dropped so far.
+func (d *drain) lostBytes() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.total, d.dropped
+	return d.dropped
+}
+
+// tail is a writer that keeps the end of what is written to it.
+type tail struct {
+	mu    sync.Mutex // guards what follows
+	kept  []byte     // up to twice stderrTail, so that trimming is rare
+	total int64
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.total += int64(len(p))
+	t.kept = append(t.kept, p...)
+	if len(t.kept) > 2*stderrTail {
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-stderrTail:]...)
+	}
+	return len(p), nil
 }
 
 // last returns the last whole lines, valid UTF-8 and at most stderrTail bytes; of a single longer line, its end.
-func (d *drain) last() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	tail := d.tail
-	if len(tail) > stderrTail {
-		tail = tail[len(tail)-stderrTail:]
-	}
-	if d.total > int64(len(tail)) {
-		if i := bytes.IndexByte(tail, '\n'); i >= 0 && i < len(tail)-1 {
-			tail = tail[i+1:]
+func (t *tail) last() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kept := t.kept[max(0, len(t.kept)-stderrTail):]
+	if t.total > int64(len(kept)) {
+		if i := bytes.IndexByte(kept, '\n'); i >= 0 && i < len(kept)-1 {
+			kept = kept[i+1:]
 		}
 	}
-	return strings.TrimSpace(strings.ToValidUTF8(string(tail), "?"))
+	return strings.TrimSpace(strings.ToValidUTF8(string(kept), "?"))
 }

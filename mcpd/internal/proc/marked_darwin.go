@@ -1,0 +1,14 @@
+package proc
+
+import (
+	"context"
+	"errors"
+)
+
+// FindMarked returns errors.ErrUnsupported: macOS shows the environment of processes to nobody who could rely on it.
+func FindMarked(string) ([]Marked, error) { return nil, errors.ErrUnsupported }
+
+// EndMarked returns errors.ErrUnsupported, as FindMarked does.
+func EndMarked(context.Context, string, func(pid int) bool) ([]int, error) {
+	return nil, errors.ErrUnsupported
+}
