@@ -178,6 +178,9 @@ var sdkChecks = map[string]func(*testing.T, *sdkSession){
 			}
 		}
 		s.says(t, "Stopped", "toggle-subscriber-updates", nil)
+		if err := s.Unsubscribe(s.ctx, &mcp.UnsubscribeParams{URI: kept}); err != nil {
+			t.Fatal(err)
+		}
 	},
 	"prompts and completion": func(t *testing.T, s *sdkSession) {
 		if list := names(t, s.Prompts(s.ctx, nil), func(x *mcp.Prompt) string { return x.Name }); len(list) != 4 {
@@ -205,6 +208,9 @@ var sdkChecks = map[string]func(*testing.T, *sdkSession){
 				t.Fatal(err)
 			}
 			if err := s.Subscribe(s.ctx, &mcp.SubscribeParams{URI: at.uri}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Unsubscribe(s.ctx, &mcp.UnsubscribeParams{URI: at.uri}); err != nil {
 				t.Fatal(err)
 			}
 		}
