@@ -75,14 +75,22 @@ func (d *daemon) kill(t testing.TB) {
 	_ = d.cmd.Wait() // it was killed
 }
 
+// pidsOfTree returns the pids of c, a tree, the leader's first.
+func pidsOfTree(t testing.TB, c *Child) []int {
+	t.Helper()
+	out := linesOf(t, c.Stdout())
+	all := []int{c.PID()}
+	for len(all) < treeSize {
+		all = append(all, out.pid())
+	}
+	return all
+}
+
 // However the daemon ends, nothing of its own stays, and nothing else goes.
 func TestDaemonKilled(t *testing.T) {
+	t.Parallel()
 	decoy := start(t, Direct{Marker: newMarker(t)}, sh(tree))
-	out := linesOf(t, decoy.Stdout())
-	var decoys []int
-	for range treeSize {
-		decoys = append(decoys, out.pid())
-	}
+	decoys := pidsOfTree(t, decoy)
 	for range 3 {
 		d := startDaemon(t, newMarker(t), 8)
 		begun := time.Now()
@@ -99,14 +107,11 @@ func TestDaemonKilled(t *testing.T) {
 
 // When the helper dies, the daemon ends what was below it, says so, and goes on with another.
 func TestHelperKilled(t *testing.T) {
+	t.Parallel()
 	lost := make(chan error, 1)
 	h := startHelper(t, HelperOptions{OnLost: func(err error) { lost <- err }})
 	c := start(t, h, sh(tree))
-	out := linesOf(t, c.Stdout())
-	var all []int
-	for range treeSize {
-		all = append(all, out.pid())
-	}
+	all := pidsOfTree(t, c)
 	first := h.PID()
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -143,6 +148,7 @@ func TestHelperKilled(t *testing.T) {
 
 // The kernel ends the servers; the next daemon finds the rest.
 func TestDaemonAndHelperKilled(t *testing.T) {
+	t.Parallel()
 	marker := newMarker(t)
 	d := startDaemon(t, marker, 4)
 	if err := syscall.Kill(d.helper, syscall.SIGSTOP); err != nil { // so that it cannot notice the daemon's end first
@@ -152,7 +158,7 @@ func TestDaemonAndHelperKilled(t *testing.T) {
 	if err := syscall.Kill(d.helper, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	for i := treeSize - 1; i < len(d.trees); i += treeSize {
+	for i := 0; i < len(d.trees); i += treeSize {
 		awaitGone(t, d.trees[i])
 	}
 	ended, err := EndMarked(t.Context(), marker, nil)
@@ -167,13 +173,10 @@ func TestDaemonAndHelperKilled(t *testing.T) {
 
 // A helper that hangs cannot keep its servers alive either.
 func TestCloseOfHungHelper(t *testing.T) {
+	t.Parallel()
 	h := startHelper(t, HelperOptions{})
 	c := start(t, h, sh(tree))
-	out := linesOf(t, c.Stdout())
-	var all []int
-	for range treeSize {
-		all = append(all, out.pid())
-	}
+	all := pidsOfTree(t, c)
 	if err := syscall.Kill(h.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -187,14 +190,11 @@ func TestCloseOfHungHelper(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
+	t.Parallel()
 	h := startHelper(t, HelperOptions{})
 	c := start(t, h, sh(tree))
 	c.proc.Release()
-	out := linesOf(t, c.Stdout())
-	var all []int
-	for range treeSize {
-		all = append(all, out.pid())
-	}
+	all := pidsOfTree(t, c)
 	helper := h.PID()
 	if err := h.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -219,6 +219,7 @@ func TestCloseEndsEverything(t *testing.T) {
 
 // A released group can still be signalled after its leader's end, and only while it lives.
 func TestSignalToReleasedGroup(t *testing.T) {
+	t.Parallel()
 	h := startHelper(t, HelperOptions{})
 	c := start(t, h, sh("sleep 1000 & echo $!; read x"))
 	background := linesOf(t, c.Stdout()).pid()
@@ -237,6 +238,7 @@ func TestSignalToReleasedGroup(t *testing.T) {
 
 // The path for kernels that signal no groups by pidfd, and for a daemon that had no descriptor left for one.
 func TestSignalThroughTheHelper(t *testing.T) {
+	t.Parallel()
 	h := startHelper(t, HelperOptions{})
 	c := start(t, h, sh("sleep 1000 & echo $!; wait"))
 	grandchild := linesOf(t, c.Stdout()).pid()
@@ -254,6 +256,7 @@ func TestSignalThroughTheHelper(t *testing.T) {
 
 // Whatever the daemon opens and forks meanwhile, a child gets its three descriptors and nothing else.
 func TestCleanInheritance(t *testing.T) {
+	t.Parallel()
 	h := startHelper(t, HelperOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	var churn sync.WaitGroup
@@ -279,6 +282,10 @@ func TestCleanInheritance(t *testing.T) {
 		if err := checkInheritance(c.PID()); err != nil {
 			t.Errorf("child %d: %v", i, err)
 		}
+		// The thread that forked it must live as long as the helper, or the child gets its parent-death signal early.
+		if list := childrenOf(h.PID()); !slices.Contains(list, c.PID()) {
+			t.Errorf("child %d was not forked by the main thread, whose children are %v", c.PID(), list)
+		}
 		if err := c.Stop(t.Context(), Graces{}); err != nil {
 			t.Fatal(err)
 		}
@@ -289,8 +296,9 @@ func TestCleanInheritance(t *testing.T) {
 	}
 }
 
-// A daemon that was started with signals ignored and blocked hands neither on.
-func TestSignalsAreNotInherited(t *testing.T) {
+// A daemon that was started with signals ignored and blocked, and with descriptors that it knows nothing of, hands none of them on.
+func TestNothingIsInheritedFromTheStarter(t *testing.T) {
+	t.Parallel()
 	_, in, out := startRole(t, "hostile", newMarker(t))
 	pid := out.pid()
 	if err := checkInheritance(pid); err != nil {
@@ -358,6 +366,7 @@ func zombiesOf(parent int) []int {
 
 // Orphans that the helper adopts are reaped, and their reaping takes no server's status.
 func TestOrphansAreReaped(t *testing.T) {
+	t.Parallel()
 	h := startHelper(t, HelperOptions{})
 	var wg sync.WaitGroup
 	for range 4 {
@@ -381,6 +390,7 @@ func TestOrphansAreReaped(t *testing.T) {
 }
 
 func TestAsInit(t *testing.T) {
+	t.Parallel()
 	cmd := exec.Command("unshare", "--pid", "--fork", "--mount-proc", "/proc/self/exe", "role", "init", newMarker(t))
 	exe, err := os.Executable()
 	if err != nil {
@@ -397,14 +407,11 @@ func TestAsInit(t *testing.T) {
 }
 
 func TestCgroup(t *testing.T) {
+	t.Parallel()
 	dir := newCgroup(t)
 	h := startHelper(t, HelperOptions{Cgroup: dir})
 	c := start(t, h, sh(tree))
-	out := linesOf(t, c.Stdout())
-	var all []int
-	for range treeSize {
-		all = append(all, out.pid())
-	}
+	all := pidsOfTree(t, c)
 	members, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
 		t.Fatal(err)
@@ -425,6 +432,7 @@ func TestCgroup(t *testing.T) {
 }
 
 func TestCgroupThatIsNone(t *testing.T) {
+	t.Parallel()
 	_, err := StartHelper(t.Context(), HelperOptions{Marker: newMarker(t), Cgroup: t.TempDir()})
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
@@ -450,6 +458,7 @@ func newCgroup(t *testing.T) string {
 }
 
 func TestHelperWithoutDaemon(t *testing.T) {
+	t.Parallel()
 	out, err := (&exec.Cmd{Path: "/proc/self/exe", Args: []string{"interlock", helperArg}}).CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "only the daemon can start it") {

@@ -17,12 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a server of four processes: a wrapper, its child, and a daemonised grandchild with a child, of which each says its pid and
-// which read nothing and heed no SIGTERM.
+// tree is a server of four processes: a leader, its child, and a daemonised grandchild with a child. The pids of all but the leader
+// are said, in any order. They read nothing and heed no SIGTERM.
 const tree = `trap '' TERM HUP
 (setsid sh -c 'trap "" TERM; echo $$; sleep 1000 & echo $!; wait' &)
 sleep 1000 & echo $!
-echo $$
 wait`
 
 const treeSize = 4
@@ -40,7 +39,8 @@ func runRole(role string, args []string) int {
 	return 0
 }
 
-// daemonRole is a daemon with the marker args[0] and args[1] trees. It says the pid of its helper and those of the trees, and stays.
+// daemonRole is a daemon with the marker args[0] and args[1] trees. It says the pid of its helper and those of the trees, in each
+// the leader first, and stays.
 func daemonRole(args []string) error {
 	n, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -57,8 +57,9 @@ func daemonRole(args []string) error {
 			return err
 		}
 		c.proc.Release() // which shields it from nothing when the daemon ends
+		fmt.Println(c.PID())
 		out := bufio.NewReader(c.Stdout())
-		for range treeSize {
+		for range treeSize - 1 {
 			pid, err := out.ReadString('\n')
 			if err != nil {
 				return err
@@ -70,7 +71,7 @@ func daemonRole(args []string) error {
 	return err
 }
 
-// hostileRole becomes a daemon that was started with signals blocked and ignored. Its helper spawns one process with the marker
+// hostileRole becomes a daemon that was started with signals blocked and ignored, and with a descriptor that it knows nothing of. Its helper spawns one process with the marker
 // args[0], whose pid it says.
 func hostileRole(args []string) error {
 	runtime.LockOSThread()
@@ -82,7 +83,10 @@ func hostileRole(args []string) error {
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, nil); err != nil {
 		return err
 	}
-	if len(args) == 1 { // a new image, to which both are handed down
+	if len(args) == 1 { // a new image, to which all of this is handed down
+		if _, err := unix.Dup(1); err != nil { // not closed on exec
+			return err
+		}
 		return syscall.Exec("/proc/self/exe", append(os.Args, "again"), os.Environ())
 	}
 	h, err := StartHelper(context.Background(), HelperOptions{Marker: args[0]})

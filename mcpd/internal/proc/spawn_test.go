@@ -21,20 +21,20 @@ func TestSpawnErrors(t *testing.T) {
 		}
 		return path
 	}
-	for name, tt := range map[string]struct {
-		path, dir string
-		err       error
-		says      string
-	}{
-		"no such file":       {filepath.Join(dir, "missing"), "/", syscall.ENOENT, "missing"},
-		"not executable":     {file("data", "x", 0o600), "/", syscall.EACCES, "permission denied"},
-		"no interpreter":     {file("script", "#!/no/such/interpreter\n", 0o700), "/", syscall.ENOENT, "interpreter"},
-		"no format":          {file("text", "echo\n", 0o700), "/", syscall.ENOEXEC, "#!/bin/sh"},
-		"no directory":       {"/bin/sh", filepath.Join(dir, "gone"), syscall.ENOENT, "working directory"},
-		"file for directory": {"/bin/sh", file("plain", "", 0o600), syscall.ENOTDIR, "is not a directory"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachSpawner(t, func(t *testing.T, sp Spawner) {
+	eachSpawner(t, func(t *testing.T, sp Spawner) {
+		for name, tt := range map[string]struct {
+			path, dir string
+			err       error
+			says      string
+		}{
+			"no such file":       {filepath.Join(dir, "missing"), "/", syscall.ENOENT, "missing"},
+			"not executable":     {file("data", "x", 0o600), "/", syscall.EACCES, "permission denied"},
+			"no interpreter":     {file("script", "#!/no/such/interpreter\n", 0o700), "/", syscall.ENOENT, "interpreter"},
+			"no format":          {file("text", "echo\n", 0o700), "/", syscall.ENOEXEC, "#!/bin/sh"},
+			"no directory":       {"/bin/sh", filepath.Join(dir, "gone"), syscall.ENOENT, "working directory"},
+			"file for directory": {"/bin/sh", file("plain", "", 0o600), syscall.ENOTDIR, "is not a directory"},
+		} {
+			t.Run(name, func(t *testing.T) {
 				_, err := Start(t.Context(), sp, Spec{Name: "files", Path: tt.path, Args: []string{"x"}, Dir: tt.dir}, io.Discard)
 				var failed *SpawnError
 				if !errors.As(err, &failed) || !errors.Is(err, tt.err) {
@@ -44,8 +44,8 @@ func TestSpawnErrors(t *testing.T) {
 					t.Errorf("%q does not say %q and the server", msg, tt.says)
 				}
 			})
-		})
-	}
+		}
+	})
 }
 
 func TestSpawnWithEndedContext(t *testing.T) {
