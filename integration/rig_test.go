@@ -3,12 +3,14 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -289,6 +291,18 @@ func within(limit time.Duration, try func() error) error {
 			return err
 		}
 	}
+}
+
+// alive gives an error when there is a process of that id.
+func alive(pid string) error {
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(n, 0); !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("process %d is there: %v", n, err)
+	}
+	return nil
 }
 
 // tail is the end of a long text.
