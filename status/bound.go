@@ -16,6 +16,10 @@ const (
 	maxDetail = 1024
 )
 
+// maxListed bounds each list before its size is looked at, so that encoding a
+// snapshot costs little however much goes on.
+const maxListed = 256
+
 // clip returns text, or as much of it as makes at most limit bytes with an
 // ellipsis behind it. It cuts no character in two.
 func clip(text string, limit int) string {
@@ -33,6 +37,11 @@ func clip(text string, limit int) string {
 // encode returns s as JSON of at most limit bytes. To get there it halves the
 // list that takes the most room, again and again; the totals stay.
 func encode(s Snapshot, limit int) ([]byte, error) {
+	s.Sessions = s.Sessions[:min(len(s.Sessions), maxListed)]
+	s.Upstreams = s.Upstreams[:min(len(s.Upstreams), maxListed)]
+	s.Leases = s.Leases[:min(len(s.Leases), maxListed)]
+	s.ActiveRuns = s.ActiveRuns[:min(len(s.ActiveRuns), maxListed)]
+	s.Findings = s.Findings[:min(len(s.Findings), maxListed)]
 	for {
 		data, err := encodeJSON(s)
 		if err != nil {

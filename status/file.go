@@ -51,6 +51,11 @@ func readOnce(path string) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("reading status: %w", err)
 	}
+	return decode(path, data)
+}
+
+// decode returns the snapshot that the file at path holds as data.
+func decode(path string, data []byte) (Snapshot, error) {
 	var head struct {
 		ProtocolVersion int `json:"protocolVersion"`
 	}

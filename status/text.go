@@ -31,18 +31,23 @@ func encodeJSON(v any) ([]byte, error) {
 		return nil, err
 	}
 	var out []byte
+	done := 0 // data before it is in out
 	for i := 0; i < len(data); {
+		if data[i] < 0x7f { // the encoder has escaped what is dangerous below
+			i++
+			continue
+		}
 		r, size := utf8.DecodeRune(data[i:])
-		if r >= utf8.RuneSelf && dangerous(r) { // it can only be in a string
+		if dangerous(r) { // it can only be in a string
+			out = append(out, data[done:i]...)
 			for _, unit := range utf16.Encode([]rune{r}) {
 				out = fmt.Appendf(out, `\u%04x`, unit)
 			}
-		} else {
-			out = append(out, data[i:i+size]...)
+			done = i + size
 		}
 		i += size
 	}
-	return append(out, '\n'), nil
+	return append(append(out, data[done:]...), '\n'), nil
 }
 
 // WriteText writes a snapshot as people read it: the daemon, then a table each
