@@ -29,8 +29,11 @@ func formOfID(raw []byte) idForm {
 		return idNull
 	case raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') || len(raw) > maxID:
 		return idBad
-	case bytes.ContainsAny(raw, ".eE"):
-		return idNumber
+	}
+	for _, c := range raw {
+		if c == '.' || c|0x20 == 'e' {
+			return idNumber
+		}
 	}
 	return idOpaque
 }

@@ -130,7 +130,17 @@ func (s *scanner) key(i int) int {
 // are valid, as in the grammar.
 func (s *scanner) str(i int) (end int, escaped bool) {
 	b, wide := s.data, s.wide
-	for i++; ; {
+	i++
+	if i+8 <= len(b) { // most keys end in the first word
+		x := binary.LittleEndian.Uint64(b[i:])
+		if marks := special(x); marks != 0 {
+			if n := i + bits.TrailingZeros64(marks)>>3; b[n] == '"' {
+				s.wide = wide | x
+				return n + 1, false
+			}
+		}
+	}
+	for {
 		i, wide = skipPlain(b, i, wide)
 		switch s.at(i) {
 		case '"':
@@ -156,6 +166,14 @@ const (
 	highs = 0x8080808080808080
 )
 
+// special marks quotes, backslashes and control characters among the bytes of
+// x by their high bits. Only the lowest mark is exact: above it, borrows make
+// false ones.
+func special(x uint64) uint64 {
+	marks := (x - ones*' ') | ((x ^ ones*'"') - ones) | ((x ^ ones*'\\') - ones)
+	return marks &^ x & highs
+}
+
 // skipPlain returns the offset of the first byte from i on that is a quote, a
 // backslash or a control character, or len(b), and ORs the bytes it has seen
 // into wide.
@@ -163,10 +181,8 @@ func skipPlain(b []byte, i int, wide uint64) (int, uint64) {
 	for i+8 <= len(b) {
 		x := binary.LittleEndian.Uint64(b[i:])
 		wide |= x
-		// The lowest marker is exact: borrows only run upwards from a hit.
-		hit := (x - ones*' ') | ((x ^ ones*'"') - ones) | ((x ^ ones*'\\') - ones)
-		if hit &= ^x & highs; hit != 0 {
-			return i + bits.TrailingZeros64(hit)>>3, wide
+		if marks := special(x); marks != 0 {
+			return i + bits.TrailingZeros64(marks)>>3, wide
 		}
 		i += 8
 	}

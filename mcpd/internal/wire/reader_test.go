@@ -41,8 +41,9 @@ func socketPair(t testing.TB) (a, b *net.UnixConn) {
 }
 
 // next describes what r returns next.
-func next(r *Reader) string {
-	f, err := r.Next()
+func next(r *Reader) string { return describe(r.Next()) }
+
+func describe(f *Frame, err error) string {
 	var discarded *DiscardedError
 	switch {
 	case errors.As(err, &discarded):

@@ -70,6 +70,12 @@ func (e *Envelope) MethodName(frame []byte) []byte {
 	return frame[e.Method.Start+1 : e.Method.End-1]
 }
 
+func (e *Envelope) reset() {
+	own := e.Own[:0]
+	*e = Envelope{}
+	e.Own = own
+}
+
 // Bounds on what a frame may hold.
 const (
 	maxID  = 1 << 10 // bytes of an id as written, without quotes
@@ -86,7 +92,7 @@ const (
 // answered under it, and env.Kind is Result or Error if the frame looks like a
 // response, which must not be answered at all.
 func Scan(frame []byte, env *Envelope) error {
-	*env = Envelope{Own: env.Own[:0]}
+	env.reset()
 	p := parser{scanner: scanner{data: frame}, env: env}
 	i := p.space(0)
 	object := p.at(i) == '{'
@@ -97,7 +103,7 @@ func Scan(frame []byte, env *Envelope) error {
 		i = p.value(i)
 	}
 	if err := p.finish(i); err != nil {
-		*env = Envelope{Own: env.Own[:0]}
+		env.reset()
 		return err
 	}
 	switch {
