@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -32,16 +33,16 @@ func TestMain(m *testing.M) {
 }
 
 func roles() map[string]func() int {
-	return map[string]func() int{
-		"victim":  victim,
-		"deaf":    deaf,
-		"daemon":  daemonRole,
-		"fails":   failingDaemon,
-		"mute":    func() int { _, err := Ready(os.Getenv); return exitCode(err, 3) },
-		"hangs":   hangingDaemon,
-		"reuse":   reuseRole,
-		"foreign": foreignRole,
+	roles := map[string]func() int{
+		"victim": victim,
+		"deaf":   deaf,
+		"daemon": daemonRole,
+		"fails":  failingDaemon,
+		"mute":   func() int { _, err := Ready(os.Getenv); return exitCode(err, 3) },
+		"hangs":  hangingDaemon,
 	}
+	maps.Copy(roles, linuxRoles())
+	return roles
 }
 
 func exitCode(err error, otherwise int) int {

@@ -11,6 +11,10 @@ import (
 	"testing"
 )
 
+func linuxRoles() map[string]func() int {
+	return map[string]func() int{"reuse": reuseRole, "foreign": foreignRole}
+}
+
 // kill(2) takes a thread's id for a process, and so did programs that asked it
 // whether a daemon lives.
 func TestPinRefusesThread(t *testing.T) {

@@ -41,6 +41,9 @@ func TestStopEscalates(t *testing.T) {
 				if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
+				if _, err := syscall.Wait4(c.id.PID, nil, syscall.WUNTRACED, nil); err != nil { // until it stands still
+					t.Fatal(err)
+				}
 			}
 			var steps []Step
 			plan := StopPlan{Identity: c.id, Graces: graces, Report: func(step Step, _ time.Duration) { steps = append(steps, step) }}
