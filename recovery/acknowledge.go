@@ -100,8 +100,10 @@ func (j *Journal) Acknowledge(sel Selection) (Ack, error) {
 	err := j.refusalLocked(kindAck)
 	part := sel.narrow(j.state.pendingRuns())
 	var ids []string
+	var stubs []entry
 	if err == nil && len(part) > 0 {
 		ids, err = sel.check(part, func(id string) bool { _, ok := j.state.acked[id]; return ok })
+		stubs = j.state.stubs(ids)
 	}
 	j.mu.Unlock()
 	if err != nil {
@@ -110,7 +112,7 @@ func (j *Journal) Acknowledge(sel Selection) (Ack, error) {
 	if len(part) == 0 {
 		return Ack{Status: statusClear, Path: j.o.Recovery}, nil
 	}
-	err = j.commit(&op{entry: entry{kind: kindAck, at: j.o.Now().UnixNano(), ids: ids}, sync: true})
+	err = j.commit(&op{entry: entry{kind: kindAck, at: j.o.Now().UnixNano(), ids: ids}, stubs: stubs, sync: true})
 	if err != nil {
 		return Ack{}, fmt.Errorf("acknowledging %d runs: %w", len(ids), err)
 	}

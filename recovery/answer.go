@@ -3,6 +3,7 @@ package recovery
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -126,16 +127,19 @@ func writeRuns(w io.Writer, runs []Record) {
 	_ = table.Flush()
 }
 
-// pasted names the set for a command line.
+// pasted names the set for a command line: by its ids if they are few and ordinary
+// words, as ours are.
 func (s State) pasted() string {
-	if len(s.Recovery.Runs) > maxPasted {
+	ids := idsOf(s.Recovery.Runs)
+	if len(ids) > maxPasted || slices.ContainsFunc(ids, odd) {
 		return "--set " + s.Set
 	}
-	quoted := idsOf(s.Recovery.Runs)
-	for i := range quoted {
-		quoted[i] = shellQuote(quoted[i])
-	}
-	return strings.Join(quoted, " ")
+	return strings.Join(ids, " ")
+}
+
+// odd says that a shell or a terminal might not take an id as it is.
+func odd(id string) bool {
+	return id == "" || strings.Trim(id, "-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" || id[0] == '-'
 }
 
 // these refers to runs by their number.
@@ -165,15 +169,4 @@ func plain(s string) string {
 		}
 		return '\uFFFD'
 	}, s)
-}
-
-// shellQuote makes a word that every shell takes as it is.
-func shellQuote(s string) string {
-	safe := func(r rune) bool {
-		return r == '-' || r == '_' || r == '.' || r == ':' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -8,8 +8,9 @@ import (
 // op is a record on its way to the disk.
 type op struct {
 	entry entry
-	run   *Run // begin and end: whose
-	sync  bool // must be on the disk, not only written
+	stubs []entry // ack: begin records that have to be in the journal with it
+	run   *Run    // begin and end: whose
+	sync  bool    // must be on the disk, not only written
 	err   error
 	from  int // where its frame lies in the batch
 	to    int
@@ -30,6 +31,9 @@ type batch struct {
 // add appends a record.
 func (b *batch) add(p *op) {
 	p.from = len(b.frames)
+	for i := range p.stubs {
+		b.frames = appendEntry(b.frames, &p.stubs[i])
+	}
 	b.frames = appendEntry(b.frames, &p.entry)
 	p.to = len(b.frames)
 	b.ops = append(b.ops, p)

@@ -16,8 +16,8 @@ import (
 var passed atomic.Int64
 
 // fp kills the process if INTERLOCK_FAILPOINT names this point, as "OP FILE" or
-// "OP FILE#N" for the N-th time it is reached. An operation on a file that is
-// being renamed goes by the name that the file gets.
+// "OP FILE#N" for the N-th time it is reached. A rename goes by the
+// name that the file gets, anything else by the one that it was opened with.
 func fp(op, name string) {
 	point, nth, counted := strings.Cut(os.Getenv("INTERLOCK_FAILPOINT"), "#")
 	if point == "" || point != op+" "+filepath.Base(name) {

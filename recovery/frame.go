@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"time"
 )
 
 // Sizes of the format; doc.go describes it.
@@ -270,6 +271,23 @@ func (e *entry) settle(ids, resources []string) error {
 func number(value []byte) uint64 {
 	v, _ := binary.Uvarint(value)
 	return v
+}
+
+// nanos is a time as a record holds it: 0 for none, which runs that others wrote into
+// the recovery file may lack.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// instant is the reverse of nanos.
+func instant(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
 }
 
 // nextFrame returns the first offset from off on at which an intact frame starts,

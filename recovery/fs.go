@@ -150,10 +150,13 @@ func readFile(fsys FS, name string, limit int64) (data []byte, size int64, err e
 	return data[:n], size, nil
 }
 
+// tmpSuffix marks a file that is being written.
+const tmpSuffix = ".tmp"
+
 // writeFile replaces name by data so that a reader, and a later start after a
 // crash at any point, finds the old content or the new, durable once it returned.
 func writeFile(fsys FS, name string, data []byte) error {
-	tmp := name + ".tmp"
+	tmp := name + tmpSuffix
 	if err := writeNew(fsys, tmp, data); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package recovery_test
 
 import (
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"testing"
 
@@ -62,3 +63,6 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m)
 }
+
+// castagnoli is the checksum of the format.
+func castagnoli(p []byte) uint32 { return crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)) }

@@ -125,6 +125,10 @@ func (j *Journal) adopt(l *loaded) (interrupted int) {
 // establish does to the files what loading found to be necessary. Each step leaves
 // them so that loading again finds the same runs.
 func (j *Journal) establish(l *loaded) (torn int64) {
+	// What a crash left half-made. If it cannot go now, the next making removes it.
+	for _, name := range []string{j.o.Journal + nextSuffix, j.o.Recovery + tmpSuffix} {
+		_ = remove(j.o.FS, name)
+	}
 	for _, name := range l.setAside {
 		if err := setAside(j.o, name); err != nil {
 			// Writing would go over the damaged file.

@@ -177,7 +177,7 @@ func (l *loaded) take(entries []*entry) {
 			l.number = max(l.number, e.num)
 		case kindBegin:
 			if l.begun[e.run.RequestID] == nil {
-				e.run.StartedAt = time.Unix(0, e.at).UTC()
+				e.run.StartedAt = instant(e.at)
 				l.begun[e.run.RequestID] = &begun{e.run, boot}
 			}
 		case kindEnd:
@@ -297,7 +297,7 @@ func corruptCopies(fsys FS, name string) ([]string, error) {
 	}
 	var copies []string
 	for _, n := range names {
-		if strings.HasPrefix(n, filepath.Base(name)+corruptSuffix) && !strings.HasSuffix(n, ".tmp") {
+		if strings.HasPrefix(n, filepath.Base(name)+corruptSuffix) && !strings.HasSuffix(n, tmpSuffix) {
 			copies = append(copies, filepath.Join(dir, n))
 		}
 	}

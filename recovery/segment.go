@@ -79,10 +79,13 @@ func resumeSegment(fsys FS, name string, found scan) (*segment, error) {
 	return &segment{file: f, size: found.size, off: found.end}, nil
 }
 
+// nextSuffix marks a segment that is being made.
+const nextSuffix = ".next"
+
 // makeSegment writes a segment with the given frames beside name, filled with
 // zeros to its size and synced. It replaces nothing yet.
 func makeSegment(fsys FS, name string, frames []byte, size int64) (*segment, error) {
-	next := name + ".next"
+	next := name + nextSuffix
 	if err := remove(fsys, next); err != nil {
 		return nil, err
 	}
@@ -121,8 +124,8 @@ func fillZeros(f File, off, size int64) error {
 // publish gives a made segment its name. After an error, replaced says that the
 // old segment is gone all the same, and the new one is not known to be durable.
 func publish(fsys FS, name string) (replaced bool, err error) {
-	if err := fsys.Rename(name+".next", name); err != nil {
-		return false, errors.Join(err, remove(fsys, name+".next"))
+	if err := fsys.Rename(name+nextSuffix, name); err != nil {
+		return false, errors.Join(err, remove(fsys, name+nextSuffix))
 	}
 	if err := fsys.SyncDir(filepath.Dir(name)); err != nil {
 		return true, fmt.Errorf("syncing the directory of %q: %w", name, err)

@@ -87,6 +87,20 @@ func (s *state) acknowledge(id string, at time.Time) {
 	}
 }
 
+// stubs returns what an acknowledgement of ids has to put into the journal for
+// lookup to find them after a restart: the recovery file will not hold them any more.
+func (s *state) stubs(ids []string) []entry {
+	var list []entry
+	for _, id := range ids {
+		if p := s.pending[id]; p != nil && p.filed {
+			list = append(list, entry{kind: kindBegin, at: nanos(p.record.StartedAt), run: Record{
+				RequestID: id, OwnerID: p.record.OwnerID, ClientRequestID: p.record.ClientRequestID,
+			}})
+		}
+	}
+	return list
+}
+
 // changed notes a change of the pending set.
 func (s *state) changed() {
 	s.version++
@@ -208,8 +222,8 @@ func (s *state) appendLive(b []byte, now time.Time, keepAcked bool) []byte {
 func appendRun(b []byte, r Record, began, ended time.Time) []byte {
 	end := Record{RequestID: r.RequestID, Outcome: r.Outcome, Reason: r.Reason}
 	r.Outcome, r.Reason = "", ""
-	b = appendEntry(b, &entry{kind: kindBegin, at: began.UnixNano(), run: r})
-	return appendEntry(b, &entry{kind: kindEnd, at: ended.UnixNano(), run: end})
+	b = appendEntry(b, &entry{kind: kindBegin, at: nanos(began), run: r})
+	return appendEntry(b, &entry{kind: kindEnd, at: nanos(ended), run: end})
 }
 
 // forgetAcked drops acknowledgements that are too old or too many, oldest first.
