@@ -80,7 +80,8 @@ const (
 // Follow calls fn with the end of the log at path, as Tail would, and then
 // with every further line as it is written, through rotations, until ctx ends
 // or fn fails. Lines come whole, several at once, as valid UTF-8. A log that
-// does not exist yet is awaited. When ctx ends Follow returns nil.
+// does not exist yet is awaited. A file that came and was rotated away within a
+// fifth of a second is passed over. When ctx ends Follow returns nil.
 func Follow(ctx context.Context, path string, limit int64, fn func(string) error) error {
 	follower := follower{path: path, fn: fn}
 	defer follower.close()
