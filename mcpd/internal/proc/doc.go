@@ -28,7 +28,8 @@
 //
 // Messages pass over a stream socket pair. Each begins with the length of its fields (uint32), its kind (one byte) and the number of
 // descriptors that travel with its first byte (one byte); then come the fields. Integers are big-endian, a string is a uint32 length
-// and its bytes, a list a uint32 count and its strings. Both sides begin with hello, which carries the version of the protocol.
+// and its bytes, a list a uint32 count and its strings. The daemon
+// begins with hello, which carries the version of the protocol, and the helper answers with its own.
 //
 //	daemon to helper   hello      version uint32, cgroup string
 //	                   spawn      id uint64, path, dir string, argv, env list; with stdin, stdout and stderr

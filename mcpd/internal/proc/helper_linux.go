@@ -19,16 +19,15 @@ const restartEvery = 10 * time.Second
 // Helper is the Spawner whose processes are children of a spawn helper. A helper that is lost takes its processes with it, with
 // StatusLost, and is replaced, at once the first time and at most every ten seconds. Its goroutine, run, ends with Close.
 type Helper struct {
-	opts    HelperOptions
-	closing chan struct{} // closed by Close: shut down
-	force   chan struct{} // closed by Close: no more waiting
-	done    chan struct{} // closed by run
+	opts     HelperOptions
+	shutdown context.CancelFunc // tells run to end the helper
+	force    context.CancelFunc // tells run to wait no longer for that
+	done     chan struct{}      // closed by run
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
-	forced  bool
 	link    *link         // nil while there is no helper
-	changed chan struct{} // closed, and replaced, when link changes
+	changed chan struct{} // closed, and replaced, when link or closed changes
 }
 
 // StartHelper starts a spawn helper from this process's own image, whose main must consult IsHelper before anything else. ctx bounds
@@ -36,6 +35,9 @@ type Helper struct {
 func StartHelper(ctx context.Context, opts HelperOptions) (*Helper, error) {
 	if opts.Marker == "" {
 		return nil, errors.New("starting the spawn helper: it was given no instance marker")
+	}
+	if IsHelper(os.Args) {
+		return nil, errors.New("starting the spawn helper: this process is one itself, but its main has not called HelperMain")
 	}
 	if opts.Log == nil {
 		opts.Log = zap.NewNop()
@@ -49,11 +51,11 @@ func StartHelper(ctx context.Context, opts HelperOptions) (*Helper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting the spawn helper: %w", err)
 	}
-	h := &Helper{
-		opts: opts, link: first,
-		closing: make(chan struct{}), force: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
-	}
-	go h.run(first)
+	h := &Helper{opts: opts, link: first, done: make(chan struct{}), changed: make(chan struct{})}
+	closing, shutdown := context.WithCancel(context.Background())
+	forced, force := context.WithCancel(context.Background())
+	h.shutdown, h.force = shutdown, force
+	go h.run(closing, forced, first)
 	return h, nil
 }
 
@@ -77,7 +79,6 @@ func (h *Helper) Spawn(ctx context.Context, s Spec, stdio [3]*os.File) (Process,
 		}
 		select {
 		case <-changed:
-		case <-h.closing:
 		case <-ctx.Done():
 		}
 	}
@@ -96,45 +97,36 @@ func (h *Helper) PID() int {
 // Close makes the helper end every process below it, at once, and exit, and waits for that. When ctx ends first, the helper is killed
 // and the groups are ended from here; the error says so. Close may be called again.
 func (h *Helper) Close(ctx context.Context) error {
-	h.mu.Lock()
-	if !h.closed {
-		h.closed = true
-		close(h.closing)
-	}
-	h.mu.Unlock()
+	h.change(func() { h.closed = true })
+	h.shutdown()
+	defer h.force()
 	select {
 	case <-h.done:
 		return nil
 	case <-ctx.Done():
 	}
-	h.mu.Lock()
-	if !h.forced {
-		h.forced = true
-		close(h.force)
-	}
-	h.mu.Unlock()
+	h.force()
 	<-h.done
 	return fmt.Errorf("shutting down the spawn helper: it was killed because it had not ended in time: %w", context.Cause(ctx))
 }
 
-// run keeps a helper running until Close.
-func (h *Helper) run(l *link) {
+// run keeps a helper running until closing ends, and then ends it: as it should, until forced ends too.
+func (h *Helper) run(closing, forced context.Context, l *link) {
 	defer close(h.done)
 	var restarted time.Time
 	for l != nil {
 		select {
 		case <-l.lost:
-		case <-h.closing:
-			h.shutdown(l)
+		case <-closing.Done():
+			l.shutdown(forced)
 		}
-		h.set(nil)
+		h.change(func() { h.link = nil })
 		err := l.finish()
-		closing := isClosed(h.closing)
-		if closing && err == nil {
+		if closing.Err() != nil && err == nil {
 			return
 		}
 		h.sweep()
-		if closing {
+		if closing.Err() != nil {
 			return
 		}
 		err = errors.Join(ErrHelperLost, err)
@@ -142,20 +134,9 @@ func (h *Helper) run(l *link) {
 		if h.opts.OnLost != nil {
 			h.opts.OnLost(err)
 		}
-		l = h.restart(time.Until(restarted.Add(restartEvery)))
+		l = h.restart(closing, time.Until(restarted.Add(restartEvery)))
 		restarted = time.Now()
-		h.set(l)
-	}
-}
-
-// shutdown asks the helper to end and waits until it has, or until there is to be no more waiting.
-func (h *Helper) shutdown(l *link) {
-	l.send(message{kind: kindShutdown})
-	select {
-	case <-l.lost:
-	case <-h.force:
-		l.kill()
-		<-l.lost
+		h.change(func() { h.link = l })
 	}
 }
 
@@ -175,15 +156,13 @@ func (h *Helper) sweep() {
 	}
 }
 
-// restart waits for the given time and starts a new helper, again and again until that succeeds; nil means that Close came first.
-func (h *Helper) restart(wait time.Duration) *link {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+// restart waits for the given time and starts a new helper, again and again until that succeeds; nil means that ctx ended first.
+func (h *Helper) restart(ctx context.Context, wait time.Duration) *link {
 	for {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-h.closing:
+		case <-ctx.Done():
 			timer.Stop()
 			return nil
 		}
@@ -197,19 +176,11 @@ func (h *Helper) restart(wait time.Duration) *link {
 	}
 }
 
-func (h *Helper) set(l *link) {
+// change makes a change that Spawn may be waiting for.
+func (h *Helper) change(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.link = l
+	f()
 	close(h.changed)
 	h.changed = make(chan struct{})
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

@@ -189,6 +189,29 @@ func TestCloseOfHungHelper(t *testing.T) {
 	awaitGone(t, all...)
 }
 
+// Who gives up waiting for a start leaves nothing running, whenever the start happens.
+func TestAbandonedSpawn(t *testing.T) {
+	t.Parallel()
+	h := startHelper(t, HelperOptions{})
+	if err := syscall.Kill(h.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := Start(ctx, h, sh("sleep 1000"), io.Discard)
+	if failed := (*SpawnError)(nil); errors.As(err, &failed) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a start that may yet happen: %v", err)
+	}
+	if err := syscall.Kill(h.PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	after := start(t, h, sh("read x")) // the helper does one after the other
+	eventually(t, "only the helper and the later child are left", func() bool {
+		left, err := FindMarked(h.opts.Marker)
+		return err == nil && len(left) == 2 && slices.ContainsFunc(left, func(m Marked) bool { return m.PID == after.PID() })
+	})
+}
+
 func TestCloseEndsEverything(t *testing.T) {
 	t.Parallel()
 	h := startHelper(t, HelperOptions{})

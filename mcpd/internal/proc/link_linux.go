@@ -210,6 +210,17 @@ func (l *link) send(m message) {
 	}
 }
 
+// shutdown asks the helper to end and waits until it has. When forced ends, the helper is killed.
+func (l *link) shutdown(forced context.Context) {
+	l.send(message{kind: kindShutdown})
+	select {
+	case <-l.lost:
+	case <-forced.Done():
+		l.kill()
+		<-l.lost
+	}
+}
+
 func (l *link) kill() { _ = l.cmd.Process.Kill() } // ended already is as good
 
 // spawn asks the helper to start s. The errors are those of Spawner.Spawn, or errNotSent.

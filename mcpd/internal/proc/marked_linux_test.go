@@ -64,6 +64,20 @@ func TestEndMarkedOfWhatHeedsNoSignal(t *testing.T) {
 	}
 }
 
+// A kernel without lists of children gives the same answer, slower.
+func TestChildrenByParent(t *testing.T) {
+	h := startHelper(t, HelperOptions{})
+	for range 3 {
+		start(t, h, sh("read x"))
+	}
+	want, got := childrenOf(h.PID()), childrenByParent(h.PID())
+	slices.Sort(want)
+	slices.Sort(got)
+	if len(got) != 3 || !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func TestStatOfAwkwardName(t *testing.T) {
 	c := start(t, Direct{}, sh(`printf 'a) Z 1 (b' > /proc/$$/comm; echo ready; read x`))
 	linesOf(t, c.Stdout()).next()

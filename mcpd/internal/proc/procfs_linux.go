@@ -63,16 +63,21 @@ func pids() []int {
 // childrenOf returns the children of this process, whose pid is given, ended ones too. Children that were forked by its main thread,
 // and those that were adopted, are listed under that thread; a kernel without these lists is asked for every process's parent.
 func childrenOf(pid int) []int {
-	var children []int
 	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err == nil {
-		for _, f := range strings.Fields(string(list)) {
-			if child, err := strconv.Atoi(f); err == nil {
-				children = append(children, child)
-			}
-		}
-		return children
+	if err != nil {
+		return childrenByParent(pid)
 	}
+	var children []int
+	for _, f := range strings.Fields(string(list)) {
+		if child, err := strconv.Atoi(f); err == nil {
+			children = append(children, child)
+		}
+	}
+	return children
+}
+
+func childrenByParent(pid int) []int {
+	var children []int
 	for _, child := range pids() {
 		if s, err := readStat(child); err == nil && s.ppid == pid {
 			children = append(children, child)

@@ -2,7 +2,6 @@ package proc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -39,7 +38,7 @@ type Spawner interface {
 type Process interface {
 	// PID is the leader's.
 	PID() int
-	// Done is closed when the leader has been reaped and its group ended.
+	// Done is closed when the leader has been reaped and its group ended, or when both were killed after the loss of the helper.
 	Done() <-chan struct{}
 	// Status is the leader's wait status, or StatusLost; valid once Done is closed.
 	Status() syscall.WaitStatus
@@ -55,29 +54,15 @@ type Process interface {
 type SpawnError struct {
 	Name string // of the server
 	Path string // the binary
-	Dir  string // the directory it was to run in
+	Hint string // what the system's own words do not tell; may be empty
 	Err  error  // usually a syscall.Errno
 }
 
-// Error names what could not be run, and where the system's own words mislead, what they mean.
+// Error names the server and the binary, says what was wrong, and where that is known, what to mend.
 func (e *SpawnError) Error() string {
-	if e.Dir != "" {
-		if fi, err := os.Stat(e.Dir); err != nil {
-			return fmt.Sprintf("starting server %q: its working directory: %v", e.Name, err)
-		} else if !fi.IsDir() {
-			return fmt.Sprintf("starting server %q: its working directory %q is not a directory", e.Name, e.Dir)
-		}
-	}
 	msg := fmt.Sprintf("starting server %q: running %q: %v", e.Name, e.Path, e.Err)
-	switch {
-	case errors.Is(e.Err, syscall.ENOENT):
-		if _, err := os.Stat(e.Path); err == nil {
-			msg += " (the file is there, but the interpreter or loader that it names is not)"
-		}
-	case errors.Is(e.Err, syscall.ENOEXEC):
-		msg += " (a script needs a first line such as #!/bin/sh; a binary must be built for this machine)"
-	case errors.Is(e.Err, syscall.E2BIG):
-		msg += " (its arguments and environment are too long together)"
+	if e.Hint != "" {
+		msg += " (" + e.Hint + ")"
 	}
 	return msg
 }
@@ -86,7 +71,32 @@ func (e *SpawnError) Error() string {
 func (e *SpawnError) Unwrap() error { return e.Err }
 
 func (s Spec) failed(err error) *SpawnError {
-	return &SpawnError{Name: s.Name, Path: s.Path, Dir: s.Dir, Err: err}
+	return &SpawnError{Name: s.Name, Path: s.Path, Hint: s.hint(err), Err: err}
+}
+
+// hint finds out what err is about: exec fails with the same few numbers for the binary, its interpreter and the directory.
+func (s Spec) hint(err error) string {
+	if _, ok := err.(syscall.Errno); !ok {
+		return ""
+	}
+	if s.Dir != "" {
+		if fi, err := os.Stat(s.Dir); err != nil {
+			return fmt.Sprintf("its working directory: %v", err)
+		} else if !fi.IsDir() {
+			return fmt.Sprintf("its working directory %q is not a directory", s.Dir)
+		}
+	}
+	switch err {
+	case syscall.ENOENT:
+		if _, err := os.Stat(s.Path); err == nil {
+			return "the file is there, but the interpreter or loader that it names is not"
+		}
+	case syscall.ENOEXEC:
+		return "a script needs a first line such as #!/bin/sh; a binary must be built for this machine"
+	case syscall.E2BIG:
+		return "its arguments and environment are too long together"
+	}
+	return ""
 }
 
 // withMarker returns env with exactly the given marker, or none when it is empty.
