@@ -98,6 +98,29 @@ func TestEncodeBounds(t *testing.T) {
 	}
 }
 
+func TestOutsideTextIsClipped(t *testing.T) {
+	s := stressed()
+	s.ActiveRuns[0].OwnerID = strings.Repeat("o", 2000)
+	s.Upstreams[0].Name = strings.Repeat("n", 2000)
+	s = s.canonical()
+	session, lease, finding := s.Sessions[0], s.Leases[0], s.Findings[0]
+	for _, text := range []string{session.Client.Name, session.Client.Version, s.ActiveRuns[0].OwnerID, s.Upstreams[0].Name} {
+		if len(text) > maxName {
+			t.Errorf("a name of %d bytes", len(text))
+		}
+	}
+	for _, text := range []string{session.Project, lease.Resource} {
+		if len(text) > maxPath {
+			t.Errorf("a path of %d bytes", len(text))
+		}
+	}
+	for _, text := range []string{finding.Detail, finding.Remedy} {
+		if len(text) > maxDetail {
+			t.Errorf("a detail of %d bytes", len(text))
+		}
+	}
+}
+
 func TestClip(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"", ""},

@@ -47,6 +47,7 @@ func TestEntryProblems(t *testing.T) {
 		{"both, type http", `{"type": "http", "command": "x", "url": "https://h"}`, "http_unsupported"},
 		{"type http with command", `{"type": "http", "command": "x"}`, "config_type?"},
 		{"disabled url", `{"url": "https://h", "disabled": true}`, ""},
+		{"disabled with a mistake", `{"command": ["x"], "disabled": true}`, ""},
 		{"disabled without command", `{"command": "", "disabled": true}`, ""},
 
 		{"command line", `{"command": "npx -y x"}`, "command_has_args"},
