@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 
 	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/endpoint"
@@ -41,6 +42,29 @@ func (p Place) paths() (endpoint.Paths, error) {
 		return paths, fmt.Errorf("status file %s speaks of the daemon at %s, not of %s; name the other's directory, or another status file", paths.Status, s.Socket, paths.Socket)
 	}
 	return paths, nil
+}
+
+// command is how a user names this program with the place's options, for
+// commands to be pasted.
+func (p Place) command() string {
+	words := []string{"interlock"}
+	for _, o := range []struct{ flag, value string }{{"--dir", p.Dir}, {"--socket", p.Socket}, {"--status", p.Status}, {"--config", p.Config}} {
+		if o.value != "" {
+			words = append(words, o.flag, shellWord(o.value))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// shellWord quotes a word for a POSIX shell where it needs quotes.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%=", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func (p Place) configPath() string { return config.Path(os.Getenv, p.Config) }

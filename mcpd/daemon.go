@@ -24,6 +24,7 @@ import (
 	"interlock/mcpd/internal/life"
 	"interlock/mcpd/internal/proc"
 	"interlock/mcpd/internal/wire"
+	"interlock/recovery"
 	"interlock/session"
 	"interlock/status"
 )
@@ -43,7 +44,8 @@ type Options struct {
 	Identity life.Identity
 	Spawner  proc.Spawner
 	Log      *zap.Logger
-	Status   *status.Writer // kept up to date by the daemon, closed by the caller
+	Status   *status.Writer    // kept up to date by the daemon, closed by the caller
+	Journal  *recovery.Journal // closed by the caller
 	// ServerLog returns where the output of a server's stderr goes; it must not
 	// block. The daemon calls it once for each server.
 	ServerLog func(name string) io.Writer
@@ -67,6 +69,9 @@ type Daemon struct {
 	home     string
 	started  time.Time
 	status   *status.Writer
+	journal  *recovery.Journal
+	homeLost atomic.Bool     // the directory is not ours any more
+	own      *builtin.Server // named interlock
 	local    *builtin.Server
 
 	stopping chan struct{} // closed by Stop
@@ -105,6 +110,7 @@ func New(o Options) (*Daemon, error) {
 		home:     home,
 		started:  time.Now(),
 		status:   o.Status,
+		journal:  o.Journal,
 		stopping: make(chan struct{}),
 		conns:    make(map[*conn]struct{}),
 		logs:     make(map[string]io.Writer),
@@ -113,6 +119,13 @@ func New(o Options) (*Daemon, error) {
 	d.config.Store(o.Config)
 	d.local, err = builtin.NewLocal(builtin.LocalOptions{
 		Version: Version(), Home: home,
+		OnPanic: func(text string) { d.panicked(text, nil) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.own, err = builtin.NewInterlock(tools{d}, builtin.InterlockOptions{
+		Version: Version(),
 		OnPanic: func(text string) { d.panicked(text, nil) },
 	})
 	if err != nil {
@@ -128,13 +141,20 @@ func New(o Options) (*Daemon, error) {
 func (d *Daemon) Run(ctx context.Context, ln *endpoint.Listener, hurry <-chan struct{}) error {
 	accepted := make(chan error, 1)
 	go func() { accepted <- d.accept(ln) }()
+	lost := make(chan error, 1)
+	watching, unwatch := context.WithCancel(ctx)
+	go func() { lost <- d.watchHome(watching, ln) }()
 	var err error
 	select {
 	case <-ctx.Done():
 	case <-d.stopping:
+	case err = <-lost:
+		lost <- nil
 	case err = <-accepted:
 		accepted <- err
 	}
+	unwatch()
+	<-lost
 	d.sessions.Drain()
 	ln.Close()
 	<-accepted
@@ -325,7 +345,7 @@ func (d *Daemon) server(name string) (config.Server, error) {
 		return s, refuse(codeNoServer, "server %q is disabled in %s", name, d.config.Load().Path)
 	case ok:
 		return s, nil
-	case name == config.BuiltinLocal:
+	case name == config.BuiltinLocal, name == config.BuiltinInterlock:
 		return config.Server{Name: name, Builtin: name}, nil
 	}
 	served := d.served()
@@ -336,10 +356,14 @@ func (d *Daemon) server(name string) (config.Server, error) {
 
 // builtin returns the built-in server that the entry is, or nil.
 func (d *Daemon) builtin(s config.Server) *builtin.Server {
-	if s.Builtin == config.BuiltinLocal {
+	switch s.Builtin {
+	case config.BuiltinLocal:
 		return d.local
+	case config.BuiltinInterlock:
+		return d.own
+	default:
+		return nil
 	}
-	return nil
 }
 
 // welcome is the answer to the hello of a session.

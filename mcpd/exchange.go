@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"interlock/mcpd/internal/wire"
+	"interlock/recovery"
 	"interlock/session"
 )
 
@@ -16,6 +17,7 @@ type kind uint8
 const (
 	kindOther kind = iota
 	kindToolCall
+	kindToolList
 	kindPing
 	kindInitialize
 	kindDiscover
@@ -30,6 +32,8 @@ func kindOf(method []byte) kind {
 	switch string(method) {
 	case "tools/call":
 		return kindToolCall
+	case "tools/list":
+		return kindToolList
 	case "ping":
 		return kindPing
 	case "initialize":
@@ -54,18 +58,26 @@ func kindOf(method []byte) kind {
 // exchange is one request of a client on its way to a server and back.
 type exchange struct {
 	session.Call
-	conn *conn
-	kind kind
-	task bool   // the request asks for a task, whose progress outlives the answer
-	id   []byte // the client's, as written
+	conn  *conn
+	kind  kind
+	task  bool   // the request asks for a task, whose progress outlives the answer
+	held  bool   // frame is the exchange's own
+	first bool   // of the pages of a list
+	id    []byte // the client's, as written
 	// token is the client's progress token as written, nil if it gave none.
 	token []byte
-	uri   string // of a subscription
 	began time.Time
+
+	// Of a tool call: what is called, what it does, and its record, if it has one.
+	tool  string
+	class string
+	run   *recovery.Run
 
 	frame     *wire.Frame // the request, until it is forwarded
 	idSpan    wire.Span
 	tokenSpan wire.Span
+	arguments wire.Span
+	meta      wire.Span
 	cuts      []wire.Edit // members of _meta that are for the daemon only
 
 	// inst and number are set when the exchange is forwarded, before the server
@@ -74,17 +86,47 @@ type exchange struct {
 	number int64
 	seq    uint64 // of the frame in the server's queue; guarded by instance.mu
 
+	withdrawn atomic.Bool // the client has cancelled it
+
 	timer *time.Timer // bound on a handshake or probe, or on a cancelled call; guarded by instance.mu
 }
 
 // Forward sends the request to its server, which is started if it does not run.
+// A tool call whose class is not known yet waits for the server's list.
 func (x *exchange) Forward() {
+	if x.kind == kindToolCall {
+		server := x.conn.server
+		waits, ask := server.classes.hold(x)
+		if ask {
+			server.readTools(protocolMeta(x.meta.Of(x.frame.Bytes())))
+		}
+		if waits {
+			return
+		}
+	}
+	x.forward()
+}
+
+// forward records the call, if it is of a kind that is, and sends it.
+func (x *exchange) forward() {
 	frame := x.frame
 	x.frame = nil
 	defer frame.Release()
+	if err := x.record(frame); err != nil {
+		x.refuse(refusalOf(err))
+		return
+	}
 	in, err := x.conn.server.take(x)
 	if err != nil {
+		x.end(recovery.OutcomeNotSent, err.Error())
 		x.refuse(refusalOf(err))
+		return
+	}
+	if x.withdrawn.Load() {
+		if in.forget(x) {
+			x.end(recovery.OutcomeNotSent, "cancelled")
+			x.conn.session.Settle(&x.Call)
+		}
 		return
 	}
 	var number [20]byte
@@ -101,6 +143,7 @@ func (x *exchange) Forward() {
 		in.sent(x, seq)
 	case errors.Is(err, wire.ErrQueueFull):
 		if in.forget(x) {
+			x.end(recovery.OutcomeNotSent, "the server did not read its input")
 			x.refuse(refusalOf(&session.BusyError{Limit: "the server does not read its input"}))
 		}
 	}
@@ -109,7 +152,11 @@ func (x *exchange) Forward() {
 }
 
 // Hold keeps the request's frame for as long as it waits.
-func (x *exchange) Hold() { x.frame = x.frame.Keep() }
+func (x *exchange) Hold() {
+	if !x.held {
+		x.frame, x.held = x.frame.Keep(), true
+	}
+}
 
 // Refuse answers a request that no permit became free for.
 func (x *exchange) Refuse(err error) {

@@ -1,6 +1,7 @@
 package mcpd
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"time"
@@ -41,6 +42,9 @@ func (c *conn) answerMalformed(b []byte, err error) {
 		c.sendOwn(appendRPCError(nil, nil, rpcParseError, "parse error: "+syntax.Error()))
 		return
 	}
+	if c.env.Kind == wire.Result || c.env.Kind == wire.Error {
+		return // an answer is not answered
+	}
 	var id []byte
 	if c.env.ID.Present() {
 		id = c.env.ID.Of(b)
@@ -62,6 +66,13 @@ func (c *conn) handleRequest(f *wire.Frame) {
 		x.tokenSpan = env.MetaToken
 	}
 	x.task = env.Task.Present()
+	switch x.kind {
+	case kindToolCall:
+		x.tool = text(env.Name.Of(b))
+		x.arguments, x.meta = env.Arguments, env.Meta
+	case kindToolList:
+		x.first = !env.Cursor.Present()
+	}
 	for _, own := range env.Own {
 		x.cuts = append(x.cuts, wire.Edit{Span: own})
 	}
@@ -114,8 +125,7 @@ func (c *conn) submit(x *exchange, b []byte) error {
 	case kindSetLevel:
 		c.server.memory.rememberLevel(b, x.idSpan)
 	case kindSubscribe:
-		x.uri = string(c.env.URI.Of(b))
-		c.server.memory.subscribe(x.uri, b, x.idSpan)
+		c.server.memory.subscribe(string(c.env.URI.Of(b)), b, x.idSpan)
 	case kindUnsubscribe:
 		c.server.memory.unsubscribe(string(c.env.URI.Of(b)))
 	}
@@ -149,6 +159,7 @@ func (c *conn) cancel(f *wire.Frame) {
 		return
 	}
 	x := work.(*exchange)
+	x.withdrawn.Store(true)
 	if !running {
 		x.dropFrame()
 		return
@@ -172,6 +183,17 @@ func (c *conn) handleAnswer(f *wire.Frame) {
 		return
 	}
 	in.pass(f, []wire.Edit{{Span: c.env.ID, With: id}})
+}
+
+// text returns the string that a raw JSON string stands for, "" for another value.
+func text(raw []byte) string {
+	if len(raw) < 2 || raw[0] != '"' {
+		return ""
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	return string(wire.AppendText(nil, raw))
 }
 
 // isOwnMethod reports whether the method is the daemon's, whatever follows.

@@ -13,6 +13,7 @@ import (
 
 	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/wire"
+	"interlock/recovery"
 	"interlock/session"
 )
 
@@ -38,8 +39,8 @@ type instance struct {
 	mu      sync.Mutex // guards the fields below
 	pid     int
 	pending map[int64]*exchange
-	own     map[int64]func(result []byte) // the daemon's own requests; result is nil for an error
-	tokens  map[int64][]byte              // clients' progress tokens of tasks under way
+	own     map[int64]*errand // the daemon's own requests
+	tokens  map[int64][]byte  // clients' progress tokens of tasks under way
 	last    int64
 	ended   bool     // takes nothing more
 	cause   *refusal // why it is being ended, if the daemon decided so
@@ -61,6 +62,11 @@ func (in *instance) enter(x *exchange) bool {
 		x.timer = time.AfterFunc(in.up.d.limits.StartTimeout, func() { in.unshaken(x) })
 	case kindDiscover:
 		x.timer = time.AfterFunc(probeTimeout, func() { in.unprobed(x) })
+	case kindListen, kindTaskResult, kindPing:
+	default:
+		if limit := in.up.d.limits.CallTimeout; limit > 0 {
+			x.timer = time.AfterFunc(limit, func() { in.expired(x) })
+		}
 	}
 	return true
 }
@@ -123,6 +129,29 @@ func (in *instance) unprobed(x *exchange) {
 	}
 }
 
+// expired gives a call up that has neither been answered nor reported progress
+// for the configured time.
+func (in *instance) expired(x *exchange) {
+	if !in.forget(x) {
+		return
+	}
+	in.sendCancel(x.number, "the call's deadline has passed")
+	limit := in.up.d.limits.CallTimeout
+	x.lost(refuse(codeDeadline, "server %q neither answered nor reported progress for %v, and the call was cancelled", in.up.server.Name, limit), true)
+}
+
+// progressed starts a call's deadline anew.
+func (in *instance) progressedLocked(x *exchange) {
+	if x.timer != nil && in.up.d.limits.CallTimeout > 0 && !x.withdrawn.Load() {
+		x.timer.Reset(in.up.d.limits.CallTimeout)
+	}
+}
+
+func (in *instance) sendCancel(n int64, reason string) {
+	in.link.sendOwn([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
+		strconv.FormatInt(n, 10) + `,"reason":"` + reason + `"}}`))
+}
+
 func (x *exchange) answerNoDiscover() {
 	if x.conn.session.Settle(&x.Call) {
 		x.conn.sendOwn(appendRPCError(nil, x.id, rpcMethodNotFound, "method not found: server/discover"))
@@ -144,7 +173,12 @@ func (in *instance) cancelled(x *exchange, f *wire.Frame, id wire.Span) {
 	if x.timer != nil {
 		x.timer.Stop()
 	}
-	x.timer = time.AfterFunc(in.up.d.limits.CancelGrace, func() { x.conn.session.Settle(&x.Call) })
+	x.timer = time.AfterFunc(in.up.d.limits.CancelGrace, func() {
+		if in.forget(x) {
+			x.end(recovery.OutcomeCancelled, "")
+			x.conn.session.Settle(&x.Call)
+		}
+	})
 }
 
 // pass hands on a frame that no answer is due for. While the server does not
@@ -161,17 +195,41 @@ func (in *instance) pass(f *wire.Frame, edits []wire.Edit) {
 	}
 }
 
-// ask sends a request of the daemon's own; done gets the result, or nil.
-func (in *instance) ask(build func(n int64) []byte, send func(frame []byte) error, done func(result []byte)) {
+// errand is a request of the daemon's own.
+type errand struct {
+	done  func(result []byte) // result is nil for an error and for no answer
+	timer *time.Timer
+}
+
+// ask sends a request of the daemon's own; done is called once, with no lock
+// held, at the latest when the limit is over or the process has ended.
+func (in *instance) ask(build func(n int64) []byte, send func(frame []byte) error, limit time.Duration, done func(result []byte)) {
 	in.mu.Lock()
+	if in.ended {
+		in.mu.Unlock()
+		done(nil)
+		return
+	}
 	n := in.numberLocked()
-	in.own[n] = done
+	in.own[n] = &errand{done: done, timer: time.AfterFunc(limit, func() { in.finish(n, nil) })}
 	in.mu.Unlock()
 	if send(build(n)) != nil {
-		in.mu.Lock()
-		delete(in.own, n)
-		in.mu.Unlock()
+		in.finish(n, nil)
 	}
+}
+
+// finish ends the errand n, if it is not over, and reports whether it was there.
+func (in *instance) finish(n int64, result []byte) bool {
+	in.mu.Lock()
+	e := in.own[n]
+	delete(in.own, n)
+	in.mu.Unlock()
+	if e == nil {
+		return false
+	}
+	e.timer.Stop()
+	e.done(result)
+	return true
 }
 
 // abort ends the process for the reason given.
@@ -196,8 +254,7 @@ func (in *instance) leave() {
 	}
 	in.mu.Unlock()
 	for _, n := range numbers {
-		in.link.sendOwn([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
-			strconv.FormatInt(n, 10) + `,"reason":"the client has disconnected"}}`))
+		in.sendCancel(n, "the client has disconnected")
 	}
 	in.quit()
 }
@@ -236,7 +293,7 @@ func (in *instance) host(ctx context.Context, pause time.Duration) (err error) {
 func (in *instance) lost(err error) {
 	in.mu.Lock()
 	in.ended = true
-	pending, cause := in.pending, in.cause
+	pending, own, cause := in.pending, in.own, in.cause
 	in.pending, in.own, in.tokens = nil, nil, nil
 	for _, x := range pending {
 		if x.timer != nil {
@@ -256,7 +313,11 @@ func (in *instance) lost(err error) {
 			x.answerNoDiscover()
 			continue
 		}
-		x.refuse(cause.withOutcome(x.seq <= begun))
+		x.lost(cause, x.seq == 0 || x.seq <= begun)
+	}
+	for _, e := range own {
+		e.timer.Stop()
+		e.done(nil)
 	}
 	for _, n := range in.up.conn.questions.Lapse(in) {
 		in.up.conn.sendOwn([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
@@ -274,21 +335,6 @@ func (in *instance) explain(err error) *refusal {
 		err = errors.New("it closed its output")
 	}
 	return refuse(codeServerLost, "server %q ended: %s", in.up.server.Name, strings.TrimSuffix(err.Error(), "."))
-}
-
-// withOutcome completes a refusal with what is known of the call.
-func (r *refusal) withOutcome(mayHaveBegun bool) *refusal {
-	out := *r
-	safe := !mayHaveBegun
-	out.data.RetrySafe = &safe
-	if mayHaveBegun {
-		out.data.Outcome = "unknown"
-		out.message += ". The call may have taken effect: check before you repeat it."
-	} else {
-		out.data.Outcome = "not_sent"
-		out.message += ". The call was not sent."
-	}
-	return &out
 }
 
 // eras remembers, for one daemon's life, which servers turned out to be of the

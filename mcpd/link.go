@@ -106,13 +106,10 @@ func (l *childLink) begin(in *instance, child *proc.Child) {
 		child.Stdin().SetWriteDeadline(time.Time{})
 		return err
 	}
-	late := time.AfterFunc(in.up.d.limits.StartTimeout, func() {
-		in.abort(refuse(codeStartTimeout, "server %q was started anew and did not answer its handshake", in.up.server.Name))
-	})
-	in.ask(handshake.under, write, func(result []byte) {
-		late.Stop()
+	limit := in.up.d.limits.StartTimeout
+	in.ask(handshake.under, write, limit, func(result []byte) {
 		if result == nil {
-			in.abort(refuse(codeStartFailed, "server %q was started anew and refused its handshake", in.up.server.Name))
+			in.abort(refuse(codeStartFailed, "server %q was started anew and refused its handshake, or did not answer it within %v", in.up.server.Name, limit))
 			return
 		}
 		initialized, restore := in.up.memory.rest()
@@ -120,7 +117,7 @@ func (l *childLink) begin(in *instance, child *proc.Child) {
 			write(slices.Clone(initialized))
 		}
 		for _, r := range restore {
-			in.ask(r.under, write, func([]byte) {})
+			in.ask(r.under, write, limit, func([]byte) {})
 		}
 		l.queue.Attach(child.Stdin())
 		for _, frame := range in.up.memory.changed() {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"interlock/mcpd/internal/wire"
+	"interlock/recovery"
 	"interlock/session"
 )
 
@@ -14,7 +15,7 @@ func newInstance(u *upstream) *instance {
 	in := &instance{
 		up:      u,
 		pending: make(map[int64]*exchange),
-		own:     make(map[int64]func([]byte)),
+		own:     make(map[int64]*errand),
 	}
 	if s := u.d.builtin(u.server); s != nil {
 		in.link = newBuiltinLink(in, s)
@@ -65,8 +66,7 @@ func (in *instance) receiveAnswer(f *wire.Frame, env *wire.Envelope) {
 		return
 	}
 	in.mu.Lock()
-	x, done := in.pending[n], in.own[n]
-	delete(in.own, n)
+	x := in.pending[n]
 	if x != nil {
 		in.forgetLocked(x)
 		if x.task && x.token != nil && len(in.tokens) < maxTokens {
@@ -74,16 +74,15 @@ func (in *instance) receiveAnswer(f *wire.Frame, env *wire.Envelope) {
 		}
 	}
 	in.mu.Unlock()
-	switch {
-	case x != nil:
+	if x != nil {
 		in.answer(x, f, env)
-	case done != nil:
-		var result []byte
-		if env.Kind == wire.Result {
-			result = env.Result.Of(b)
-		}
-		done(result)
-	default:
+		return
+	}
+	var result []byte
+	if env.Kind == wire.Result {
+		result = env.Result.Of(b)
+	}
+	if !in.finish(n, result) {
 		in.stray()
 	}
 }
@@ -109,6 +108,12 @@ func (in *instance) answer(x *exchange, f *wire.Frame, env *wire.Envelope) {
 		}
 	case kindDiscover:
 		in.learnEra(b, env)
+	case kindToolList:
+		if env.Kind == wire.Result {
+			in.up.classes.learn(env.Result.Of(b), x.first && !env.NextCursor.Present())
+		}
+	case kindToolCall:
+		x.end(outcomeOf(b, env), "")
 	}
 	if !s.Settle(&x.Call) {
 		return
@@ -176,6 +181,8 @@ func (in *instance) receiveNotification(f *wire.Frame, env *wire.Envelope) {
 			return
 		}
 		edits = append(edits, wire.Edit{Span: env.RequestID, With: id})
+	case "notifications/tools/list_changed":
+		in.up.classes.forget()
 	}
 	if env.SubscriptionID.Present() {
 		x := in.find(env.SubscriptionID.Of(b))
@@ -208,6 +215,7 @@ func (in *instance) clientToken(raw []byte) ([]byte, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if x := in.pending[n]; x != nil && x.token != nil {
+		in.progressedLocked(x)
 		return x.token, true
 	}
 	token, ok := in.tokens[n]
@@ -241,6 +249,7 @@ func (in *instance) receiveDiscarded(e *wire.DiscardedError) {
 		return
 	}
 	if x := in.find(e.ID); x != nil && in.forget(x) {
+		x.end(recovery.OutcomeOK, "the answer was dropped")
 		x.refuse(r)
 	}
 }

@@ -34,6 +34,7 @@ const (
 	codeConfigBroken  errorCode = -31015 // the configuration serves no server
 	codeHomeLost      errorCode = -31016 // the daemon's directory is gone or another's
 	codeUnknownMethod errorCode = -31017 // no such control method
+	codeDeadline      errorCode = -31018 // the call's deadline has passed
 )
 
 // name is the word for the code in the data of an answer.
@@ -69,6 +70,8 @@ func (c errorCode) name() string {
 		return "config_broken"
 	case codeHomeLost:
 		return "home_lost"
+	case codeDeadline:
+		return "call_deadline"
 	case codeUnknownMethod:
 		return "unknown_method"
 	default:

@@ -17,6 +17,7 @@ import (
 	"interlock/mcpd/internal/life"
 	"interlock/mcpd/internal/logfile"
 	"interlock/mcpd/internal/proc"
+	"interlock/recovery"
 	"interlock/status"
 )
 
@@ -84,22 +85,42 @@ func serve(ctx context.Context, place Place, o ServeOptions, notifier *life.Noti
 		return err
 	}
 	defer logs.close()
+	identity, err := life.Self(Version())
+	if err != nil {
+		return err
+	}
+	previous, _ := status.Read(paths.Status) // of a daemon that has crashed, if there is one
+	writer := status.NewWriter(paths.Status, statusInterval)
+	defer func() { err = errors.Join(err, writer.Close(err == nil)) }()
+	// From here on the next daemon can find what this one leaves behind.
+	writer.Update(func() status.Snapshot { return starting(paths, identity) })
+	if err := writer.Flush(); err != nil {
+		logs.daemon.Warn("writing the status file", zap.Error(err))
+	}
+	sweep(ctx, previous.Identity.Instance, logs.daemon)
+	journal, report, err := recovery.Open(recoveryOptions(place, paths, cfg, identity))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	if report.Interrupted > 0 || len(report.Problems) > 0 {
+		logs.daemon.Warn("recovered", zap.Int("interrupted", report.Interrupted), zap.Int("pending", report.Pending), zap.Any("problems", report.Problems))
+	}
+	spawner, end, err := startSpawner(ctx, identity.Instance, logs.daemon)
+	if err != nil {
+		return err
+	}
+	defer end()
 	ln, err := listen(paths, lock)
 	if err != nil {
 		return err
 	}
 	defer ln.Close()
-	identity, err := life.Self(Version())
-	if err != nil {
-		return err
-	}
 	identity.SocketDevice, identity.SocketInode = ln.Inode()
-	writer := status.NewWriter(paths.Status, statusInterval)
-	defer func() { err = errors.Join(err, writer.Close(err == nil)) }()
 
 	d, err := New(Options{
-		Paths: paths, Config: cfg, Identity: identity, Spawner: proc.Direct{},
-		Log: logs.daemon, Status: writer, ServerLog: logs.server,
+		Paths: paths, Config: cfg, Identity: identity, Spawner: spawner,
+		Log: logs.daemon, Status: writer, Journal: journal, ServerLog: logs.server,
 	})
 	if err != nil {
 		return err
@@ -115,6 +136,79 @@ func serve(ctx context.Context, place Place, o ServeOptions, notifier *life.Noti
 	logs.daemon.Info("ended", zap.Error(err))
 	return err
 }
+
+// starting is the status of a daemon that does not serve yet.
+func starting(p endpoint.Paths, id life.Identity) status.Snapshot {
+	return status.Snapshot{
+		ProtocolVersion: status.ProtocolVersion, State: status.StateStarting, PID: id.PID,
+		Socket: p.Socket, StatusPath: p.Status, LogPath: p.Log, RecoveryPath: p.Recovery,
+		StartedAt: time.Now(), Transport: status.Transport, Identity: statusIdentity(id),
+	}
+}
+
+// sweepLimit bounds the end of what a crashed daemon has left behind.
+const sweepLimit = 10 * time.Second
+
+// sweep ends the processes of this directory's previous daemon, which has ended
+// without its helper: those that carry its instance's marker, and no others.
+func sweep(ctx context.Context, instance string, log *zap.Logger) {
+	if instance == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
+	defer cancel()
+	ended, err := proc.EndMarked(ctx, instance, func(pid int) bool { return pid == os.Getpid() })
+	if len(ended) > 0 {
+		log.Warn("ended what the previous daemon left behind", zap.Ints("pids", ended))
+	}
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		log.Error("ending what the previous daemon left behind", zap.Error(err))
+	}
+}
+
+// helperLimit bounds the start of the spawn helper, and its end.
+const helperLimit = 10 * time.Second
+
+// startSpawner starts the spawn helper, where the system has what it needs; else
+// servers are children of the daemon. The function ends it and all that it has
+// started.
+func startSpawner(ctx context.Context, marker string, log *zap.Logger) (proc.Spawner, func(), error) {
+	ctx, cancel := context.WithTimeout(ctx, helperLimit)
+	defer cancel()
+	helper, err := proc.StartHelper(ctx, proc.HelperOptions{Marker: marker, Log: log.Named("helper")})
+	if errors.Is(err, errors.ErrUnsupported) {
+		return proc.Direct{Marker: marker}, func() {}, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return helper, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), helperLimit)
+		defer cancel()
+		if err := helper.Close(ctx); err != nil {
+			log.Error("ending the spawn helper", zap.Error(err))
+		}
+	}, nil
+}
+
+// recoveryOptions say where the daemon of the place keeps its record.
+func recoveryOptions(place Place, p endpoint.Paths, cfg *config.Config, id life.Identity) recovery.Options {
+	o := recovery.Options{
+		Dir: p.Dir, Journal: p.Journal, Recovery: p.Recovery, BootID: id.BootID, Command: place.command(),
+	}
+	if cfg != nil && cfg.Sync == config.SyncPower {
+		o.Sync = recovery.SyncPower
+	}
+	return o
+}
+
+// IsHelper reports whether the command line is that of the spawn helper, which
+// main must hand to HelperMain before anything else.
+func IsHelper(argv []string) bool { return proc.IsHelper(argv) }
+
+// HelperMain is the spawn helper: a small process that is the parent of every
+// server and ends them all when the daemon is gone. It returns an exit code.
+func HelperMain() int { return proc.HelperMain() }
 
 // listen takes the socket that the service manager passed, or makes one.
 func listen(p endpoint.Paths, lock *endpoint.Lock) (*endpoint.Listener, error) {

@@ -2,13 +2,20 @@ package mcpd
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
+	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/endpoint"
+	"interlock/mcpd/internal/life"
+	"interlock/recovery"
 	"interlock/session"
 	"interlock/status"
 )
+
+// maxActiveRuns bounds the runs that a snapshot lists.
+const maxActiveRuns = 64
 
 // maxFindings bounds the findings that a daemon keeps for status.
 const maxFindings = 64
@@ -23,6 +30,35 @@ func (d *Daemon) note(f status.Finding) {
 	}
 	d.findings[key] = f
 	d.changed()
+}
+
+// recoveryFindings says what is to be acknowledged, and what is wrong with the
+// record.
+func (d *Daemon) recoveryFindings() []status.Finding {
+	var all []status.Finding
+	if pending := d.journal.Pending(); len(pending) > 0 && d.config.Load().RecoveryPending != config.PendingOff {
+		all = append(all, status.RecoveryPending.Finding(
+			fmt.Sprintf("%d calls were cut off and nobody knows what they did", len(pending)),
+			"look at them with: interlock daemon recovery", pending[0].StartedAt))
+	}
+	for _, p := range d.journal.Problems() {
+		all = append(all, recoveryFinding(p, d.started))
+	}
+	return all
+}
+
+// recoveryFinding is a problem of the record as a finding.
+func recoveryFinding(p recovery.Problem, since time.Time) status.Finding {
+	code := map[string]status.Code{
+		recovery.CodeTorn:        status.JournalTorn,
+		recovery.CodeDamaged:     status.JournalDamaged,
+		recovery.CodeBadRecovery: status.RecoveryUnreadable,
+		recovery.CodeSchema:      status.RecoveryUnsupported,
+		recovery.CodeUnreadable:  status.RecoveryUnreadable,
+		recovery.CodeUnwritable:  status.StateUnwritable,
+		recovery.CodeStale:       status.StateUnwritable,
+	}[p.Code]
+	return code.Finding(p.Detail, p.Remedy, since)
 }
 
 // peerFinding says what is odd about a peer that is served all the same.
@@ -47,12 +83,9 @@ func (d *Daemon) Snapshot() status.Snapshot {
 		Socket:          p.Socket, StatusPath: p.Status, LogPath: p.Log, RecoveryPath: p.Recovery,
 		StartedAt: d.started,
 		Transport: status.Transport,
-		Identity: status.Identity{
-			StartTicks: id.StartTicks, BootID: id.BootID, PIDNamespace: id.PIDNamespace, Instance: id.Instance,
-			UID: int(id.UID), Build: id.Build, SocketDevice: id.SocketDevice, SocketInode: id.SocketInode,
-		},
-		Limits:   d.limitsSnapshot(),
-		Counters: d.countersSnapshot(),
+		Identity:  statusIdentity(id),
+		Limits:    d.limitsSnapshot(),
+		Counters:  d.countersSnapshot(),
 	}
 	if d.sessions.Draining() {
 		s.State = status.StateDraining
@@ -68,9 +101,22 @@ func (d *Daemon) Snapshot() status.Snapshot {
 		s.Findings = append(s.Findings, f)
 	}
 	d.mu.Unlock()
+	runs, total := d.journal.Active(maxActiveRuns)
+	for _, r := range runs {
+		s.ActiveRuns = append(s.ActiveRuns, status.Run{RequestID: r.RequestID, OwnerID: r.OwnerID, StartedAt: r.StartedAt})
+	}
+	s.ActiveRunsTotal = total
+	s.Findings = append(s.Findings, d.recoveryFindings()...)
 	status.SortFindings(s.Findings)
 	s.FindingsTotal = len(s.Findings)
 	return s
+}
+
+func statusIdentity(id life.Identity) status.Identity {
+	return status.Identity{
+		StartTicks: id.StartTicks, BootID: id.BootID, PIDNamespace: id.PIDNamespace, Instance: id.Instance,
+		UID: int(id.UID), Build: id.Build, SocketDevice: id.SocketDevice, SocketInode: id.SocketInode,
+	}
 }
 
 func sessionSnapshot(e session.Snapshot) status.Session {

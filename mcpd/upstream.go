@@ -21,11 +21,12 @@ var errSessionOver = errors.New("session is over")
 // what a next one must be told first. A process is started when a request needs
 // it and there is none.
 type upstream struct {
-	d      *Daemon
-	conn   *conn
-	server config.Server
-	place  place
-	memory memory
+	d       *Daemon
+	conn    *conn
+	server  config.Server
+	place   place
+	memory  memory
+	classes *classes
 
 	mu       sync.Mutex // guards the fields below
 	current  *instance  // the process that runs or starts, nil if there is none
@@ -46,7 +47,7 @@ func newUpstream(c *conn, s config.Server, h Hello) *upstream {
 	if env == nil {
 		env = c.d.baseEnv
 	}
-	return &upstream{d: c.d, conn: c, server: s, place: place{dir: h.CWD, env: childEnv(env)}}
+	return &upstream{d: c.d, conn: c, server: s, place: place{dir: h.CWD, env: childEnv(env)}, classes: newClasses(s)}
 }
 
 // take returns the process that is to have the request, starting one where none
@@ -62,6 +63,19 @@ func (u *upstream) take(x *exchange) (*instance, error) {
 	}
 	u.current = u.startLocked()
 	u.current.enter(x)
+	return u.current, nil
+}
+
+// ensure returns the process, starting one where none runs.
+func (u *upstream) ensure() (*instance, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return nil, errSessionOver
+	}
+	if u.current == nil {
+		u.current = u.startLocked()
+	}
 	return u.current, nil
 }
 

@@ -5,9 +5,16 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"interlock/mcpd"
 )
 
-func main() { os.Exit(run()) }
+func main() {
+	if mcpd.IsHelper(os.Args) {
+		os.Exit(mcpd.HelperMain())
+	}
+	os.Exit(run())
+}
 
 func run() int {
 	// Before anything slow, so that no signal is lost.

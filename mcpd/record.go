@@ -1,0 +1,145 @@
+package mcpd
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/wire"
+	"interlock/recovery"
+)
+
+// record writes the begin record of a call that may change something. When it
+// returns nil the call may be sent; else nothing was, and the error says why.
+func (x *exchange) record(frame *wire.Frame) error {
+	if x.kind != kindToolCall || x.class == classRead {
+		return nil
+	}
+	d := x.conn.d
+	if d.homeLost.Load() {
+		return refuse(codeHomeLost, "the daemon's directory %s is gone or belongs to another daemon, so calls that may change something are refused; nothing was sent. Connect again.", d.options.Paths.Dir)
+	}
+	resource := x.resource()
+	if x.class == classMutate && d.config.Load().RecoveryPending == config.PendingBlock {
+		if r := d.blocked(x.conn.server.server.Name, resource); r != nil {
+			return r
+		}
+	}
+	run, err := d.journal.Begin(recovery.Intent{
+		ClientRequestID: string(x.id),
+		Owner:           x.conn.session.Owner(),
+		Client:          x.conn.session.Client().Name,
+		Server:          x.conn.server.server.Name,
+		Tool:            x.tool,
+		Class:           x.class,
+		Resources:       []string{resource},
+		Arguments:       x.arguments.Of(frame.Bytes()),
+	})
+	if err != nil {
+		return unrecorded(err)
+	}
+	x.run = run
+	return nil
+}
+
+// unrecorded says why a call could not be recorded, and so was not sent.
+func unrecorded(err error) *refusal {
+	r := refuse(codeUnwritable, "this call may change something and could not be recorded, so it was not sent: %v", err)
+	safe := true
+	r.data.Outcome, r.data.RetrySafe = string(recovery.OutcomeNotSent), &safe
+	return r
+}
+
+// resource is what the call changes, as far as it is known: the server's state,
+// shared by all sessions or private to this one.
+func (x *exchange) resource() string {
+	server := x.conn.server.server
+	if server.State == config.StateShared {
+		return "server:" + server.Name
+	}
+	return "session:" + x.conn.session.ID()
+}
+
+// blocked refuses a call on a resource with runs of unknown outcome that nobody
+// has acknowledged. Only runs that certainly were to change something block.
+func (d *Daemon) blocked(server, resource string) *refusal {
+	var ids []string
+	for _, run := range d.journal.PendingOn(server, func(other string) bool { return other == resource }) {
+		if run.Class == classMutate {
+			ids = append(ids, run.RequestID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	r := refuse(codePending, "calls to %q were interrupted and nobody knows what they did (%s); nothing was sent. Somebody must look, and then run: interlock daemon recovery",
+		server, strings.Join(ids, ", "))
+	r.data.Pending = ids
+	return r
+}
+
+// end records how a tool call ended. Whoever has taken the exchange out of its
+// instance's pending ones calls it, before the client is answered. What the
+// client cancelled is no incident, whatever became of it.
+func (x *exchange) end(outcome recovery.Outcome, reason string) {
+	if x.kind != kindToolCall {
+		return
+	}
+	if x.withdrawn.Load() && outcome != recovery.OutcomeNotSent {
+		outcome = recovery.OutcomeCancelled
+	}
+	d := x.conn.d
+	if x.run != nil {
+		if err := x.run.End(outcome, reason); err != nil && !errors.Is(err, recovery.ErrEnded) {
+			d.log.Error("recording the end of a run", zap.String("run", x.run.ID()), zap.Error(err))
+		}
+		return
+	}
+	now := time.Now()
+	d.journal.Note(recovery.Call{
+		EndedAt: now.UTC(), DurationMS: float64(now.Sub(x.began).Microseconds()) / 1000,
+		OwnerID: x.conn.session.Owner(), Client: x.conn.session.Client().Name,
+		Server: x.conn.server.server.Name, Tool: x.tool, Class: x.class, Outcome: outcome, Reason: reason,
+	})
+}
+
+// lost ends a call that will not be answered by its server, and says so to the
+// client. MayHaveBegun is false only if no byte of it was sent.
+func (x *exchange) lost(cause *refusal, mayHaveBegun bool) {
+	r := *cause
+	safe := !mayHaveBegun || x.class == classRead
+	r.data.RetrySafe = &safe
+	outcome := recovery.OutcomeUnknown
+	switch {
+	case !mayHaveBegun:
+		outcome = recovery.OutcomeNotSent
+		r.message += ". The call was not sent; it is safe to repeat it."
+	case x.class == classRead:
+		r.message += ". The call only reads, so it is safe to repeat it."
+	default:
+		r.message += ". The call may have taken effect: check before you repeat it."
+	}
+	r.data.Outcome = string(outcome)
+	x.end(outcome, strings.ToValidUTF8(cause.data.Code, ""))
+	if x.run != nil {
+		r.data.Run = x.run.ID()
+	}
+	x.refuse(&r)
+}
+
+// outcomeOf is how a call ended that its server has answered.
+func outcomeOf(b []byte, env *wire.Envelope) recovery.Outcome {
+	switch {
+	case env.Kind == wire.Error:
+		return recovery.OutcomeError
+	case string(env.ResultType.Of(b)) == `"input_required"`:
+		return recovery.OutcomeInputRequired
+	case string(env.IsError.Of(b)) == "true":
+		return recovery.OutcomeError
+	default:
+		return recovery.OutcomeOK
+	}
+}
