@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 )
@@ -128,16 +127,36 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-func BenchmarkSocketWrite(b *testing.B) {
-	dst, src := socketPair(b)
-	go func() { _, _ = io.Copy(io.Discard, src) }()
-	p := make([]byte, 128)
-	for b.Loop() {
-		if _, err := dst.Write(p); err != nil {
-			b.Fatal(err)
+// BenchmarkRoundTrip sends a call through a socket and reads it, in one
+// goroutine; the plain one does the same with the connections themselves.
+func BenchmarkRoundTrip(b *testing.B) {
+	b.Run("wire", func(b *testing.B) {
+		dst, src := socketPair(b)
+		q := NewQueue(QueueOptions{Bound: 8 << 20})
+		q.Attach(dst)
+		r := NewReader(src, nil, ReaderOptions{})
+		f := NewFrame([]byte(smallCall))
+		id := []byte("12345")
+		edits := make([]Edit, 1)
+		b.ReportAllocs()
+		for b.Loop() {
+			edits[0] = Edit{Span{21, 23}, id}
+			_, _ = q.Send(f, edits)
+			if _, err := r.Next(); err != nil {
+				b.Fatal(err)
+			}
 		}
-	}
-	dst.Close()
+	})
+	b.Run("plain", func(b *testing.B) {
+		dst, src := socketPair(b)
+		p := make([]byte, 4096)
+		for b.Loop() {
+			_, _ = dst.Write(p[:len(smallCall)+1])
+			if _, err := src.Read(p); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
 
 // BenchmarkReader reads frames that a socket holds.

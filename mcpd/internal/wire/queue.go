@@ -110,7 +110,7 @@ func (q *Queue) send(m message) (uint64, error) {
 	q.sent++
 	seq := q.sent
 	q.queued += int64(size)
-	if q.busy || q.w == nil || !q.w.direct || len(q.wait) > 0 {
+	if q.busy || q.w == nil || !q.w.direct() || len(q.wait) > 0 {
 		q.wait = m.appendPieces(q.wait, seq, 0)
 		if q.w != nil && !q.busy {
 			q.busy = true
@@ -153,83 +153,100 @@ func (q *Queue) wrote(m *message, seq, before uint64, n, size int, err error) er
 	if len(rest) > 0 {
 		q.wait = append(rest, q.wait...)
 	}
-	if err == nil && q.err == nil {
-		q.leave()
+	if err != nil || q.err != nil {
+		failed := q.fail(err)
+		if err = q.err; n == size {
+			err = nil
+		}
 		q.mu.Unlock()
-		return nil
+		q.report(failed)
+		return err
 	}
-	failed := q.fail(err)
-	err = q.err
+	more := len(q.wait) > 0
+	if !more {
+		q.leave()
+	}
 	q.mu.Unlock()
-	q.report(failed)
-	return err
+	if more {
+		q.handOver(n == size)
+	}
+	return nil
 }
 
-// leave passes the right to write on, with mu held: to a goroutine if there is
-// something left to write.
+// leave gives up the right to write, with mu held and nothing left to write.
 func (q *Queue) leave() {
-	if len(q.wait) > 0 {
-		go q.drain()
-		return
-	}
 	q.wait = nil
 	q.busy = false
 	q.signal()
 }
 
-// drain writes what waits until nothing does. It owns the right to write when
-// it begins, and gives it up at its end.
+// handOver ends a sender's right to write while something is waiting. If the
+// sink is ready, a few batches that others sent meanwhile are cheaper to write
+// here than to start a goroutine for.
+func (q *Queue) handOver(ready bool) {
+	for i := 0; ready && i < 4; i++ {
+		n, busy := q.step(false)
+		if !busy {
+			return
+		}
+		ready = n > 0
+	}
+	go q.drain()
+}
+
+// drain writes what waits until nothing does. It has the right to write when
+// it begins, and has given it up at its end.
 func (q *Queue) drain() {
-	var batch [maxBatch]piece
-	for {
-		q.mu.Lock()
-		if len(q.wait) == 0 && q.err == nil {
-			q.leave()
-			q.mu.Unlock()
-			return
-		}
-		if q.err != nil {
-			q.fail(nil)
-			q.mu.Unlock()
-			return
-		}
-		before := q.begun
-		pieces := batch[:copy(batch[:], q.wait)]
-		q.begun = pieces[len(pieces)-1].seq
-		q.mu.Unlock()
-
-		n, err := q.writeBatch(pieces)
-
-		q.mu.Lock()
-		q.consume(n, before)
-		q.signal()
-		var failed error
-		if err != nil {
-			failed = q.fail(err)
-		}
-		q.mu.Unlock()
-		if err != nil {
-			q.report(failed)
-			return
-		}
+	for busy := true; busy; {
+		_, busy = q.step(true)
 	}
 }
 
-// writeBatch writes at least one byte of pieces, and waits until the sink
-// takes it.
-func (q *Queue) writeBatch(pieces []piece) (int, error) {
-	n, err := q.w.tryPieces(pieces)
-	if n > 0 || err != nil {
-		return n, err
+// step writes a batch of what waits, or gives up the right to write, which it
+// has, when there is nothing or the queue is closed. If wait, it writes at
+// least one byte, else what the sink takes at once.
+func (q *Queue) step(wait bool) (n int, busy bool) {
+	q.mu.Lock()
+	if q.err != nil || len(q.wait) == 0 {
+		if q.err != nil {
+			q.drop()
+		}
+		q.leave()
+		q.mu.Unlock()
+		return 0, false
 	}
+	var batch [maxBatch]piece
+	pieces := batch[:copy(batch[:], q.wait)]
+	before := q.begun
+	q.begun = pieces[len(pieces)-1].seq
+	q.mu.Unlock()
+
+	n, err := q.w.tryPieces(pieces)
+	if n == 0 && err == nil && wait {
+		n, err = q.awaitPieces(pieces)
+	}
+
+	q.mu.Lock()
+	q.consume(n, before)
+	q.signal()
+	var failed error
+	if err != nil {
+		failed = q.fail(err)
+	}
+	q.mu.Unlock()
+	q.report(failed)
+	return n, err == nil
+}
+
+// awaitPieces waits until the sink takes something, or has not for too long.
+func (q *Queue) awaitPieces(pieces []piece) (int, error) {
 	q.mu.Lock()
 	if q.err == nil { // else Close has interrupted, which must stand
 		q.w.arm(q.opt.Stall)
 	}
 	q.mu.Unlock()
-	n, err = q.w.awaitPieces(pieces)
-	q.w.disarm()
-	return n, err
+	defer q.w.disarm()
+	return q.w.awaitPieces(pieces)
 }
 
 // consume takes n written bytes off the front, with mu held. before is what
@@ -255,17 +272,16 @@ func (q *Queue) consume(n int, before uint64) {
 	q.wait = q.wait[i:]
 }
 
-// fail closes the queue for err, with mu held and the right to write, which it
-// gives up. It returns what is to be reported, if anything.
-func (q *Queue) fail(err error) error {
-	var failed error
+// fail closes the queue for err unless it is closed, with mu held and the
+// right to write, which it gives up. It returns what is to be reported, if
+// anything.
+func (q *Queue) fail(err error) (failed error) {
 	if q.err == nil {
 		failed = err
 		q.err = fmt.Errorf("%w: %w", ErrQueueClosed, err)
 	}
 	q.drop()
-	q.busy = false
-	q.signal()
+	q.leave()
 	return failed
 }
 

@@ -12,10 +12,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestQueueOrder(t *testing.T) {
-	for _, how := range []string{"socket", "pipe", "plain"} {
+	for _, how := range kinds {
 		t.Run(how, func(t *testing.T) {
 			dst, src := sinkAndReader(t, how)
 			q := NewQueue(QueueOptions{Bound: 1 << 30, OnFail: func(err error) { t.Errorf("failed: %v", err) }})
@@ -42,6 +44,9 @@ func TestQueueOrder(t *testing.T) {
 	}
 }
 
+// kinds of sinks: pollable, of a descriptor that blocks, without a descriptor.
+var kinds = []string{"socket", "pipe", "blocking pipe", "plain"}
+
 type sink interface {
 	Sink
 	io.Closer
@@ -57,6 +62,15 @@ func sinkAndReader(t *testing.T, how string) (sink, io.Reader) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { r.Close(); w.Close() })
+		return w, r
+	}
+	if how == "blocking pipe" {
+		var fds [2]int
+		if err := unix.Pipe(fds[:]); err != nil {
+			t.Fatal(err)
+		}
+		r, w := os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w")
 		t.Cleanup(func() { r.Close(); w.Close() })
 		return w, r
 	}
@@ -156,7 +170,7 @@ func TestQueueBound(t *testing.T) {
 // TestQueueStall: a peer that never reads fails the queue, and the last frames
 // are known not to have begun.
 func TestQueueStall(t *testing.T) {
-	for _, how := range []string{"socket", "pipe", "plain"} {
+	for _, how := range kinds {
 		t.Run(how, func(t *testing.T) {
 			dst, _ := sinkAndReader(t, how)
 			failed := make(chan error, 2)
@@ -194,7 +208,7 @@ func TestQueueStall(t *testing.T) {
 }
 
 func TestQueueCloseBreaksOff(t *testing.T) {
-	for _, how := range []string{"socket", "pipe", "plain"} {
+	for _, how := range kinds {
 		t.Run(how, func(t *testing.T) {
 			dst, _ := sinkAndReader(t, how)
 			q := NewQueue(QueueOptions{Bound: 1 << 20, Stall: time.Hour, OnFail: func(err error) { t.Error(err) }})
@@ -214,7 +228,7 @@ func TestQueueCloseBreaksOff(t *testing.T) {
 }
 
 func TestQueuePeerGone(t *testing.T) {
-	for _, how := range []string{"socket", "pipe", "plain"} {
+	for _, how := range kinds {
 		t.Run(how, func(t *testing.T) {
 			dst, src := sinkAndReader(t, how)
 			src.(io.Closer).Close()

@@ -67,7 +67,7 @@ func (m *message) appendPieces(dst []piece, seq uint64, n int) []piece {
 type writer struct {
 	dst    Sink
 	raw    syscall.RawConn // nil: plain writes
-	direct bool            // the descriptor does not block
+	blocks bool            // the descriptor is in blocking mode
 
 	writeReady func(fd uintptr) bool // writeTo, bound once
 	buf        []byte                // what it writes; nil: iov
@@ -94,7 +94,7 @@ func newWriter(dst Sink) *writer {
 	w.raw = raw
 	_ = raw.Control(func(fd uintptr) {
 		flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
-		w.direct = err == nil && flags&unix.O_NONBLOCK != 0
+		w.blocks = err != nil || flags&unix.O_NONBLOCK == 0
 	})
 	return w
 }
@@ -113,9 +113,12 @@ func (w *writer) writeMessage(m *message, size int) (int, error) {
 	return n, err
 }
 
+// direct reports whether it can be known what the sink takes at once.
+func (w *writer) direct() bool { return w.raw != nil }
+
 // tryPieces writes what the sink takes at once.
 func (w *writer) tryPieces(pieces []piece) (int, error) {
-	if !w.direct {
+	if !w.direct() {
 		return 0, nil
 	}
 	w.gather(pieces)
@@ -124,7 +127,7 @@ func (w *writer) tryPieces(pieces []piece) (int, error) {
 
 // awaitPieces waits until the sink takes something.
 func (w *writer) awaitPieces(pieces []piece) (int, error) {
-	if w.raw == nil {
+	if !w.direct() {
 		data := pieces[0].data
 		return w.dst.Write(data[:min(len(data), chunkSize)])
 	}
@@ -159,7 +162,7 @@ func (w *writer) write(block bool) (int, error) {
 // writeTo writes once to the descriptor. It reports false to be called again
 // when the descriptor is ready.
 func (w *writer) writeTo(fd uintptr) bool {
-	if !w.direct {
+	if w.blocks {
 		w.writeBlocking(int(fd))
 		return true
 	}
@@ -186,36 +189,37 @@ func (w *writer) once(fd int) (int, error) {
 	return unix.Writev(fd, w.iov)
 }
 
-// atomicWrite is what a pipe that polls as writable takes without blocking,
-// by POSIX at least 512 bytes, a page on the supported systems.
-const atomicWrite = 4 << 10
-
-// writeBlocking writes to a descriptor that other processes may share, so that
-// it cannot be made non-blocking: it waits with poll, and writes no more than
-// is taken at once.
+// writeBlocking writes to a descriptor in blocking mode, in which it has to
+// stay because other processes may share it: it waits with poll, and writes no
+// more than is taken without blocking once that says so.
 func (w *writer) writeBlocking(fd int) {
 	if w.buf == nil {
 		w.buf = w.iov[0]
 	}
-	w.buf = w.buf[:min(len(w.buf), atomicWrite)]
+	w.buf = w.buf[:min(len(w.buf), pipeBuf)]
+	timeout := 0
+	if w.block {
+		timeout = 100 // milliseconds until the next look at deadline and interrupted
+	}
 	for {
-		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 100)
+		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, timeout)
 		if ready > 0 {
-			n, err := unix.Write(fd, w.buf)
-			if err == unix.EINTR || err == unix.EAGAIN {
+			w.n, err = unix.Write(fd, w.buf)
+			w.n = max(w.n, 0)
+		}
+		deadline := w.deadline.Load()
+		switch {
+		case err == unix.EINTR || err == unix.EAGAIN:
+			continue
+		case err != nil:
+			w.err = os.NewSyscallError("write", err)
+		case ready == 0 && w.block:
+			if !w.interrupted.Load() && (deadline == 0 || time.Now().UnixNano() < deadline) {
 				continue
 			}
-			w.n, w.err = max(n, 0), os.NewSyscallError("write", err)
-			return
-		}
-		if err != nil && err != unix.EINTR {
-			w.err = os.NewSyscallError("poll", err)
-			return
-		}
-		if deadline := w.deadline.Load(); w.interrupted.Load() || deadline != 0 && time.Now().UnixNano() > deadline {
 			w.err = os.ErrDeadlineExceeded
-			return
 		}
+		return
 	}
 }
 
