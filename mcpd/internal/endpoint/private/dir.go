@@ -111,7 +111,7 @@ func checkParent(path string, st *unix.Stat_t) error {
 	if !trusted {
 		// Where root is not mapped into our user namespace, / and the like
 		// show the overflow uid, and nobody inside can change their owner.
-		overflow, err := Ambiguous(st.Uid)
+		overflow, err := ambiguous(st.Uid)
 		if err != nil {
 			return err
 		}

@@ -15,11 +15,11 @@ func CheckUser() error {
 			"runs as root for uid " + sudo + " (SUDO_UID is set); what it makes would lock that user out",
 			"run it without sudo"}
 	}
-	ambiguous, err := Ambiguous(uint32(euid))
+	stranger, err := ambiguous(uint32(euid))
 	if err != nil {
 		return err
 	}
-	if ambiguous {
+	if stranger {
 		return &UnsafeError{CodeIdentity, os.Args[0],
 			fmt.Sprintf("runs as uid %d, which also stands for every user outside this user namespace", euid),
 			"map your user into the namespace (for example: unshare --map-current-user)"}

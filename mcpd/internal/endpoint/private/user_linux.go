@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Ambiguous reports whether uid is the kernel's overflow uid in a user
+// ambiguous reports whether uid is the kernel's overflow uid in a user
 // namespace that leaves some uids unmapped. Such a uid names no one: every
 // user outside the namespace is shown as it, see user_namespaces(7).
-func Ambiguous(uid uint32) (bool, error) {
+func ambiguous(uid uint32) (bool, error) {
 	overflow, err := overflowUID()
 	if err != nil {
 		return false, err
