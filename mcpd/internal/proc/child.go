@@ -109,6 +109,10 @@ func (c *Child) Stdout() *os.File { return c.stdout }
 // PID is the server's process id.
 func (c *Child) PID() int { return c.proc.PID() }
 
+// Process is the server itself, for whoever signals or releases it. What a released group writes to stderr after its leader's end
+// has nobody to read it.
+func (c *Child) Process() Process { return c.proc }
+
 // Done is closed when the process has ended, its group too, and its stderr has been drained, at most 200 ms later.
 func (c *Child) Done() <-chan struct{} { return c.done }
 

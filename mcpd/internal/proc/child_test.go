@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,7 +47,7 @@ func TestChildReportsItsEnd(t *testing.T) {
 				if !errors.As(c.Err(), &exit) || exit.Error() != tt.want {
 					t.Errorf("got %v, want %s", c.Err(), tt.want)
 				}
-				if err := c.proc.Signal(syscall.SIGTERM); err != os.ErrProcessDone {
+				if err := c.Process().Signal(syscall.SIGTERM); err != os.ErrProcessDone {
 					t.Errorf("signalling it afterwards: %v", err)
 				}
 			})
@@ -75,7 +76,7 @@ func TestStopLadder(t *testing.T) {
 					t.Fatal(err)
 				}
 				took := time.Since(begun)
-				if got := c.proc.Status(); got != tt.want {
+				if got := c.Process().Status(); got != tt.want {
 					t.Errorf("status %#x, want %#x", got, tt.want)
 				}
 				if took < tt.min*grace || took > tt.max*grace+2*time.Second {
@@ -125,6 +126,9 @@ func TestStopByManyAtOnce(t *testing.T) {
 
 // Something outside the group holds both pipes after the server's end. That delays nothing for long, and loses nothing.
 func TestPipesHeldByStranger(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil {
+		t.Skip("there is no setsid(1) here to leave the group with")
+	}
 	eachSpawner(t, func(t *testing.T, sp Spawner) {
 		c := start(t, sp, sh("setsid sh -c 'echo ready; exec sleep 1000' & read x; printf last; exit 0"))
 		if _, err := io.ReadFull(c.Stdout(), make([]byte, len("ready\n"))); err != nil {
@@ -134,7 +138,7 @@ func TestPipesHeldByStranger(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun := time.Now()
-		awaitDone(t, c.proc.Done())
+		awaitDone(t, c.Process().Done())
 		ended := time.Now()
 		awaitDone(t, c.Done())
 		if d := time.Since(ended); d > drainBound+time.Second {
@@ -157,7 +161,7 @@ func TestReleasedGroupOutlivesItsLeader(t *testing.T) {
 	eachSpawner(t, func(t *testing.T, sp Spawner) {
 		c := start(t, sp, sh("sleep 1000 & echo $!; read x"))
 		background := linesOf(t, c.Stdout()).pid()
-		c.proc.Release()
+		c.Process().Release()
 		if err := c.Stop(t.Context(), DefaultGraces()); err != nil {
 			t.Fatal(err)
 		}

@@ -117,8 +117,8 @@ func TestHelperKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitDone(t, c.Done())
-	if !errors.Is(c.Err(), ErrHelperLost) || c.proc.Status() != StatusLost {
-		t.Errorf("the server ended with %v, status %#x", c.Err(), c.proc.Status())
+	if !errors.Is(c.Err(), ErrHelperLost) || c.Process().Status() != StatusLost {
+		t.Errorf("the server ended with %v, status %#x", c.Err(), c.Process().Status())
 	}
 	awaitGone(t, all...)
 	if err := <-lost; !errors.Is(err, ErrHelperLost) || !strings.Contains(err.Error(), "killed") {
@@ -216,7 +216,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	t.Parallel()
 	h := startHelper(t, HelperOptions{})
 	c := start(t, h, sh(tree))
-	c.proc.Release()
+	c.Process().Release()
 	all := pidsOfTree(t, c)
 	helper := h.PID()
 	if err := h.Close(t.Context()); err != nil {
@@ -231,7 +231,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		}
 	}
 	awaitDone(t, c.Done())
-	if got := c.proc.Status(); got != syscall.WaitStatus(syscall.SIGKILL) {
+	if got := c.Process().Status(); got != syscall.WaitStatus(syscall.SIGKILL) {
 		t.Errorf("status %#x, want that of SIGKILL", got)
 	}
 	_, err := Start(t.Context(), h, sh("exit"), io.Discard)
@@ -246,17 +246,17 @@ func TestSignalToReleasedGroup(t *testing.T) {
 	h := startHelper(t, HelperOptions{})
 	c := start(t, h, sh("sleep 1000 & echo $!; read x"))
 	background := linesOf(t, c.Stdout()).pid()
-	c.proc.Release()
+	c.Process().Release()
 	if err := c.Stop(t.Context(), DefaultGraces()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.proc.Kill(); errors.Is(err, os.ErrProcessDone) {
+	if err := c.Process().Kill(); errors.Is(err, os.ErrProcessDone) {
 		t.Skip("this kernel signals no groups by pidfd")
 	} else if err != nil {
 		t.Fatal(err)
 	}
 	awaitGone(t, background)
-	eventually(t, "the group is known to be gone", func() bool { return c.proc.Signal(0) == os.ErrProcessDone })
+	eventually(t, "the group is known to be gone", func() bool { return c.Process().Signal(0) == os.ErrProcessDone })
 }
 
 // The path for kernels that signal no groups by pidfd, and for a daemon that had no descriptor left for one.
@@ -265,7 +265,7 @@ func TestSignalThroughTheHelper(t *testing.T) {
 	h := startHelper(t, HelperOptions{})
 	c := start(t, h, sh("sleep 1000 & echo $!; wait"))
 	grandchild := linesOf(t, c.Stdout()).pid()
-	p := c.proc.(*helperProcess)
+	p := c.Process().(*helperProcess)
 	without := &helperProcess{link: p.link, id: p.id, pid: p.pid, done: p.done}
 	if err := without.Kill(); err != nil {
 		t.Fatal(err)
@@ -402,7 +402,7 @@ func TestOrphansAreReaped(t *testing.T) {
 				}
 				awaitDone(t, c.Done())
 				c.Stdout().Close()
-				if got := c.proc.Status(); got.ExitStatus() != 3 {
+				if got := c.Process().Status(); got.ExitStatus() != 3 {
 					t.Errorf("status %#x, want exit status 3", got)
 				}
 			}
@@ -478,6 +478,17 @@ func newCgroup(t *testing.T) string {
 		}
 	})
 	return dir
+}
+
+func TestIsHelper(t *testing.T) {
+	for _, argv := range [][]string{nil, {"interlock"}, {helperArg}, {"interlock", "connect"}, {"interlock", "connect", helperArg}} {
+		if IsHelper(argv) {
+			t.Errorf("%q was taken for a helper's arguments", argv)
+		}
+	}
+	if !IsHelper([]string{"interlock", helperArg}) {
+		t.Error("a helper's arguments were not known")
+	}
 }
 
 func TestHelperWithoutDaemon(t *testing.T) {

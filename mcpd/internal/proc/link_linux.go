@@ -181,22 +181,24 @@ func (l *link) answer(id uint64, r spawnReply) bool {
 }
 
 // write sends messages until the connection is lost. A message that is not taken in time ends the helper: what was sent of it cannot
-// be taken back, and the daemon must not wait for a helper that hangs.
+// be taken back, and the daemon must not wait for a helper that hangs. Until read has noticed, further messages fail likewise, so that
+// nobody waits in send.
 func (l *link) write() {
+	var failed error
 	for {
 		select {
 		case <-l.lost:
 			return
 		case m := <-l.out:
-			_ = l.conn.SetWriteDeadline(time.Now().Add(sendBound))
-			err := writeMessage(l.conn, m.message)
-			if m.sent != nil {
-				m.sent <- err
+			if failed == nil {
+				_ = l.conn.SetWriteDeadline(time.Now().Add(sendBound))
+				if failed = writeMessage(l.conn, m.message); failed != nil {
+					l.kill()
+					_ = l.conn.CloseRead() // wakes read
+				}
 			}
-			if err != nil {
-				l.kill()
-				_ = l.conn.CloseRead() // wakes read
-				return
+			if m.sent != nil {
+				m.sent <- failed
 			}
 		}
 	}

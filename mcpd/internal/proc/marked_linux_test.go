@@ -37,7 +37,7 @@ func TestMarkers(t *testing.T) {
 		t.Errorf("ended %v, %v, want %d", ended, err, one.PID())
 	}
 	awaitDone(t, one.Done())
-	if got := one.proc.Status(); got != syscall.WaitStatus(syscall.SIGTERM) {
+	if got := one.Process().Status(); got != syscall.WaitStatus(syscall.SIGTERM) {
 		t.Errorf("status %#x, want that of SIGTERM", got)
 	}
 	for _, c := range []*Child{two, none} {
@@ -59,7 +59,7 @@ func TestEndMarkedOfWhatHeedsNoSignal(t *testing.T) {
 	}
 	awaitDone(t, c.Done())
 	awaitGone(t, escaped)
-	if got := c.proc.Status(); got != syscall.WaitStatus(syscall.SIGKILL) {
+	if got := c.Process().Status(); got != syscall.WaitStatus(syscall.SIGKILL) {
 		t.Errorf("status %#x, want that of SIGKILL", got)
 	}
 }

@@ -56,7 +56,7 @@ func daemonRole(args []string) error {
 		if err != nil {
 			return err
 		}
-		c.proc.Release() // which shields it from nothing when the daemon ends
+		c.Process().Release() // which shields it from nothing when the daemon ends
 		fmt.Println(c.PID())
 		out := bufio.NewReader(c.Stdout())
 		for range treeSize - 1 {
@@ -120,7 +120,7 @@ func initRole(args []string) error {
 			return err
 		}
 		<-c.Done()
-		if status := c.proc.Status(); status.ExitStatus() != 3 {
+		if status := c.Process().Status(); status.ExitStatus() != 3 {
 			return fmt.Errorf("status %#x, want exit status 3", status)
 		}
 	}
