@@ -154,6 +154,11 @@ func foreignRole() int {
 		fmt.Println(err)
 		return 1
 	}
+	// Of the process that has our number in the other namespace.
+	if id.StartTicks, err = startTicks(fmt.Sprintf("/proc/%d/stat", id.PID)); err != nil {
+		fmt.Println(err)
+		return 1
+	}
 	if _, err := Pin(id); errors.Is(err, ErrNotSame) {
 		return 0
 	}

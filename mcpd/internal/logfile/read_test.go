@@ -65,7 +65,7 @@ func TestTailIsBounded(t *testing.T) {
 		if !truncated && got != whole {
 			t.Fatalf("%q is not all of %q, though it says so", got, whole)
 		}
-		if truncated && int64(len(whole)) <= limit {
+		if truncated && int64(max(len(raw), len(whole))) <= limit {
 			t.Fatalf("%q would have fit", whole)
 		}
 	})
