@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"interlock/mcpd/internal/life"
 	"interlock/mcpd/internal/wire"
 	"interlock/session"
+	"interlock/status"
 )
 
 // BridgeOptions are what a bridge is made of.
@@ -51,7 +53,7 @@ var ErrDaemonEnded = errors.New("the daemon has ended the session")
 // or when the daemon ends the session. A client that cannot be served is told
 // why in the answer to its first request.
 func Connect(ctx context.Context, o BridgeOptions) error {
-	nc, err := reach(ctx, o.Place)
+	nc, in, refused, err := openSession(ctx, o)
 	if err != nil {
 		answerFirst(o, refuse(codeStartFailed, "interlock cannot serve this client: %v", err))
 		return err
@@ -59,16 +61,8 @@ func Connect(ctx context.Context, o BridgeOptions) error {
 	defer nc.Close()
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	defer stop()
-	hello, err := greeting(o)
-	if err != nil {
-		return err
-	}
-	in := bufio.NewReaderSize(nc, 4<<10)
-	refused, err := exchangeHello(nc, in, hello)
-	if err != nil {
-		answerFirst(o, refuse(codeInternal, "%v", err))
-		return err
-	}
+	// What the start has used is not needed any more; a client has many bridges.
+	debug.FreeOSMemory()
 	// A daemon that gives no session says why in the answers to the client's
 	// requests, so the frames flow all the same.
 	err = relay(ctx, nc, in, o)
@@ -78,17 +72,57 @@ func Connect(ctx context.Context, o BridgeOptions) error {
 	return err
 }
 
-// reach connects to the daemon and starts one where there is none. The lock
-// decides which of several that are started at once stays.
-func reach(ctx context.Context, place Place) (*net.UnixConn, error) {
-	paths, err := place.paths()
+// openSession connects, greets, and returns the connection with what has been
+// read of it. A daemon that just ends is no reason to fail: another is started.
+func openSession(ctx context.Context, o BridgeOptions) (nc *net.UnixConn, in *bufio.Reader, refused *RemoteError, err error) {
+	paths, err := o.Place.paths()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
+	}
+	hello, err := greeting(o)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	for {
-		nc, err := endpoint.Dial(ctx, paths)
+		nc, err = reach(ctx, o.Place, paths)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		in = bufio.NewReaderSize(nc, 4<<10)
+		refused, err = exchangeHello(nc, in, hello)
+		ending := refused != nil && refused.Code == int(codeDraining)
+		if err == nil && !ending {
+			return nc, in, refused, nil
+		}
+		nc.Close()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, nil, nil, unresponsive(paths, welcomeLimit)
+		}
+		if pause(ctx, 20*time.Millisecond) != nil {
+			return nil, nil, nil, errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+// unresponsive says which daemon does not answer, and what to do.
+func unresponsive(p endpoint.Paths, limit time.Duration) error {
+	pid := "unknown"
+	if s, err := status.Read(p.Status); err == nil {
+		pid = strconv.Itoa(s.PID)
+	}
+	return fmt.Errorf("the running daemon (pid %s) has not answered for %v; look at it with: interlock daemon doctor, or end it with: interlock daemon stop", pid, limit)
+}
+
+// reach connects to the daemon and starts one where there is none. The lock
+// decides which of several that are started at once stays.
+func reach(ctx context.Context, place Place, paths endpoint.Paths) (*net.UnixConn, error) {
+	for {
+		nc, err := dialBriefly(ctx, paths)
+		if errors.Is(err, endpoint.ErrBusy) {
+			return nil, unresponsive(paths, welcomeLimit)
+		}
 		if err == nil || !errors.Is(err, endpoint.ErrAbsent) {
 			return nc, err
 		}
@@ -102,6 +136,14 @@ func reach(ctx context.Context, place Place) (*net.UnixConn, error) {
 			return nil, err
 		}
 	}
+}
+
+// dialBriefly connects to a daemon that takes connections, or says that it does
+// not after as long as it may take to answer a hello.
+func dialBriefly(ctx context.Context, p endpoint.Paths) (*net.UnixConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, welcomeLimit)
+	defer cancel()
+	return endpoint.Dial(ctx, p)
 }
 
 // begin starts a daemon for a bridge. That another one won is as good.
@@ -147,7 +189,7 @@ func greeting(o BridgeOptions) ([]byte, error) {
 
 // exchangeHello sends the hello and reads the answer. Refused is why the daemon
 // gives no session; err says that it did not answer as a daemon does.
-func exchangeHello(nc *net.UnixConn, in *bufio.Reader, hello []byte) (refused, err error) {
+func exchangeHello(nc *net.UnixConn, in *bufio.Reader, hello []byte) (refused *RemoteError, err error) {
 	nc.SetDeadline(time.Now().Add(welcomeLimit))
 	defer nc.SetDeadline(time.Time{})
 	if _, err := nc.Write(hello); err != nil {
@@ -155,13 +197,12 @@ func exchangeHello(nc *net.UnixConn, in *bufio.Reader, hello []byte) (refused, e
 	}
 	line, err := in.ReadBytes('\n')
 	if err != nil {
-		return nil, fmt.Errorf("the daemon does not answer; see: interlock daemon status: %w", err)
+		return nil, fmt.Errorf("awaiting the daemon's welcome: %w", err)
 	}
 	var w Welcome
 	err = decodeAnswer(line, "0", &w)
-	var remote *RemoteError
-	if errors.As(err, &remote) {
-		return remote, nil
+	if errors.As(err, &refused) {
+		return refused, nil
 	}
 	return nil, err
 }

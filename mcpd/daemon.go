@@ -46,6 +46,9 @@ type Options struct {
 	Log      *zap.Logger
 	Status   *status.Writer    // kept up to date by the daemon, closed by the caller
 	Journal  *recovery.Journal // closed by the caller
+	// IdleExit ends the daemon when it has had no connection for so long; 0 is
+	// never.
+	IdleExit time.Duration
 	// ServerLog returns where the output of a server's stderr goes; it must not
 	// block. The daemon calls it once for each server.
 	ServerLog func(name string) io.Writer
@@ -82,6 +85,7 @@ type Daemon struct {
 	silent   []*conn // without a first frame yet, oldest first
 	logs     map[string]io.Writer
 	findings map[string]status.Finding // by code and detail
+	idle     *time.Timer               // runs while there is no connection; nil without IdleExit
 
 	serving sync.WaitGroup // the goroutines of connections
 }
@@ -117,6 +121,9 @@ func New(o Options) (*Daemon, error) {
 		findings: make(map[string]status.Finding),
 	}
 	d.config.Store(o.Config)
+	if o.IdleExit > 0 {
+		d.idle = time.AfterFunc(o.IdleExit, d.exitIdle)
+	}
 	d.local, err = builtin.NewLocal(builtin.LocalOptions{
 		Version: Version(), Home: home,
 		OnPanic: func(text string) { d.panicked(text, nil) },
@@ -161,7 +168,22 @@ func (d *Daemon) Run(ctx context.Context, ln *endpoint.Listener, hurry <-chan st
 	d.changed()
 	d.drain(hurry)
 	d.serving.Wait()
+	if d.idle != nil {
+		d.idle.Stop()
+	}
 	return err
+}
+
+// exitIdle ends the daemon if it still has no connection. One that comes at this
+// moment is told that the daemon is ending, and its bridge starts another.
+func (d *Daemon) exitIdle() {
+	d.mu.Lock()
+	idle := len(d.conns) == 0
+	d.mu.Unlock()
+	if idle {
+		d.log.Info("ending, because nobody has been connected", zap.Duration("for", d.options.IdleExit))
+		d.Stop()
+	}
 }
 
 // Stop asks Run to drain and return.
@@ -241,6 +263,9 @@ func (d *Daemon) refusePeer(nc *net.UnixConn, err error) {
 func (d *Daemon) greet(c *conn) time.Time {
 	d.mu.Lock()
 	d.conns[c] = struct{}{}
+	if d.idle != nil {
+		d.idle.Stop()
+	}
 	d.silent = append(d.silent, c)
 	n := len(d.silent)
 	var oldest *conn
@@ -272,6 +297,9 @@ func (d *Daemon) left(c *conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.conns, c)
+	if d.idle != nil && len(d.conns) == 0 {
+		d.idle.Reset(d.options.IdleExit)
+	}
 	if c.session != nil {
 		d.changed()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,12 +30,14 @@ func (d *Daemon) watchHome(ctx context.Context, ln *endpoint.Listener) error {
 	tick := time.NewTicker(homeInterval)
 	defer tick.Stop()
 	var since time.Time
+	var rest idleness
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
+		rest.observe(d.counters.calls.Load())
 		err := ln.Check()
 		if !errors.Is(err, endpoint.ErrLost) {
 			// Any other error says nothing about the files.
@@ -54,5 +57,25 @@ func (d *Daemon) watchHome(ctx context.Context, ln *endpoint.Listener) error {
 		if time.Since(since) >= homeGrace {
 			return fmt.Errorf("ending, because the daemon's files are no longer its own: %w", err)
 		}
+	}
+}
+
+// idleTicks is how many looks in a row without a call make the daemon idle.
+const idleTicks = 10
+
+// idleness gives memory back to the system each time the daemon becomes idle: a
+// burst of large messages is no reason to stay large.
+type idleness struct {
+	calls uint64
+	ticks int
+}
+
+func (i *idleness) observe(calls uint64) {
+	if calls != i.calls {
+		i.calls, i.ticks = calls, 0
+		return
+	}
+	if i.ticks++; i.ticks == idleTicks {
+		debug.FreeOSMemory()
 	}
 }

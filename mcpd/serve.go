@@ -36,6 +36,9 @@ type ServeOptions struct {
 	Hurry <-chan struct{}
 	// Reload makes the daemon read its configuration anew at each receive.
 	Reload <-chan os.Signal
+	// IdleExit ends the daemon when nobody has been connected for so long; 0 is
+	// never.
+	IdleExit time.Duration
 	// Ready is called once connections are accepted. It may be nil.
 	Ready func(status.Snapshot)
 }
@@ -120,7 +123,7 @@ func serve(ctx context.Context, place Place, o ServeOptions, notifier *life.Noti
 
 	d, err := New(Options{
 		Paths: paths, Config: cfg, Identity: identity, Spawner: spawner,
-		Log: logs.daemon, Status: writer, Journal: journal, ServerLog: logs.server,
+		Log: logs.daemon, Status: writer, Journal: journal, ServerLog: logs.server, IdleExit: o.IdleExit,
 	})
 	if err != nil {
 		return err

@@ -28,7 +28,8 @@ func newDaemon(place *mcpd.Place, std streams) *cobra.Command {
 }
 
 func newServe(place *mcpd.Place, std streams) *cobra.Command {
-	return &cobra.Command{
+	var idleExit time.Duration
+	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve in the foreground",
 		Long: `serve is the daemon in the foreground, for a service manager or a terminal.
@@ -41,11 +42,13 @@ at once. SIGHUP reads the configuration anew.`,
 			reload := make(chan os.Signal, 1)
 			signal.Notify(reload, syscall.SIGHUP)
 			return mcpd.Serve(c.Context(), *place, mcpd.ServeOptions{
-				Hurry: hurry, Reload: reload,
+				Hurry: hurry, Reload: reload, IdleExit: idleExit,
 				Ready: func(s status.Snapshot) { fmt.Fprintf(std.err, "interlock: serving on %s\n", s.Socket) },
 			})
 		},
 	}
+	c.Flags().DurationVar(&idleExit, "idle-exit", 0, "end when nobody has been connected for so long (default never)")
+	return c
 }
 
 // hurryOnSecondSignal closes hurry at the first signal after the one that ended
