@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -169,7 +170,10 @@ func greeting(o BridgeOptions) ([]byte, error) {
 		cwd = ""
 	}
 	depth, _ := strconv.Atoi(os.Getenv(depthVariable))
+	umask := uint32(syscall.Umask(0o077)) // there is no way to ask without setting it
+	syscall.Umask(int(umask))
 	h := Hello{
+		Umask:    &umask,
 		Protocol: ProtocolVersion, Build: Version(), CWD: cwd, Env: os.Environ(),
 		Project: projectRoot(o.Project, cwd), Depth: depth,
 	}

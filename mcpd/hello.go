@@ -29,8 +29,11 @@ type Hello struct {
 	Project string   `json:"project,omitempty"` // root of the client's project
 	CWD     string   `json:"cwd,omitempty"`     // working directory of the client
 	// Env is the client's environment, KEY=VALUE; servers of scope session run in it.
-	Env   []string `json:"env,omitempty"`
-	Depth int      `json:"depth,omitempty"` // how many bridges deep the client runs
+	Env []string `json:"env,omitempty"`
+	// Umask is the client's file mode creation mask; servers of scope session
+	// create files with it. Nil is 022.
+	Umask *uint32 `json:"umask,omitempty"`
+	Depth int     `json:"depth,omitempty"` // how many bridges deep the client runs
 	// Config is the configuration file that the bridge was told to use, if any.
 	Config string `json:"config,omitempty"`
 }

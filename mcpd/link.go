@@ -200,7 +200,7 @@ func (u *upstream) spec() (proc.Spec, error) {
 	return proc.Spec{
 		Name: u.server.Name, Path: path,
 		Args: append([]string{command.Program}, command.Args...),
-		Env:  list, Dir: dir,
+		Env:  list, Dir: dir, Umask: &u.place.umask,
 	}, nil
 }
 

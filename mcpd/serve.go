@@ -353,7 +353,7 @@ func launch(ctx context.Context, place Place, paths endpoint.Paths) (pid int, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	return life.StartDetached(ctx, life.StartSpec{Argv: argv, Env: os.Environ(), Log: paths.Log})
+	return life.StartDetached(ctx, life.StartSpec{Argv: argv, Env: childEnv(os.Environ()), Log: paths.Log})
 }
 
 // awaitStatus returns the status of a daemon that another process is starting.

@@ -3,6 +3,7 @@ package mcpd
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -38,16 +39,26 @@ type upstream struct {
 
 // place is where and in which environment a session's servers run.
 type place struct {
-	dir string // working directory; empty: the client has named none
-	env []string
+	dir   string // working directory; empty: the client has named none
+	env   []string
+	umask uint32
 }
+
+// usualUmask is that of servers whose client names none: the daemon's own is
+// for its own files.
+const usualUmask = 0o022
 
 func newUpstream(c *conn, s config.Server, h Hello) *upstream {
 	env := h.Env
 	if env == nil {
 		env = c.d.baseEnv
 	}
-	return &upstream{d: c.d, conn: c, server: s, place: place{dir: h.CWD, env: childEnv(env)}, classes: newClasses(s)}
+	umask := uint32(usualUmask)
+	if h.Umask != nil {
+		umask = *h.Umask
+	}
+	p := place{dir: h.CWD, env: append(childEnv(env), depthVariable+"="+strconv.Itoa(h.Depth+1)), umask: umask}
+	return &upstream{d: c.d, conn: c, server: s, place: p, classes: newClasses(s)}
 }
 
 // take returns the process that is to have the request, starting one where none

@@ -277,6 +277,25 @@ func TestSignalThroughTheHelper(t *testing.T) {
 	}
 }
 
+// A server creates files with its client's mask, and one that names none with the helper's.
+func TestUmask(t *testing.T) {
+	t.Parallel()
+	h := startHelper(t, HelperOptions{})
+	loose := uint32(0o027)
+	for _, test := range []struct {
+		name  string
+		umask *uint32
+	}{{"given", &loose}, {"not given", nil}} {
+		s := sh("umask; read x")
+		s.Umask = test.umask
+		c := start(t, h, s)
+		got := linesOf(t, c.Stdout()).next()
+		if is := got == "0027"; is != (test.umask != nil) {
+			t.Errorf("umask %s: the server has %s", test.name, got)
+		}
+	}
+}
+
 // Whatever the daemon opens and forks meanwhile, a child gets its three descriptors and nothing else.
 func TestCleanInheritance(t *testing.T) {
 	t.Parallel()

@@ -193,9 +193,12 @@ func (h *spawnServer) hello(version uint32, cgroup string) bool {
 }
 
 func (h *spawnServer) spawn(d *decoder, stdio []int) {
-	id, path, dir, argv, env := d.uint64(), d.string(), d.string(), d.list(), d.list()
+	id, path, dir, argv, env, umask := d.uint64(), d.string(), d.string(), d.list(), d.list(), d.uint32()
 	if d.err != nil {
 		return
+	}
+	if umask != noUmask {
+		defer syscall.Umask(syscall.Umask(int(umask))) // nothing else here creates files
 	}
 	pidfd := -1
 	sys := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: &pidfd}

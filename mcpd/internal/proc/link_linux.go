@@ -255,7 +255,7 @@ func (l *link) spawn(ctx context.Context, s Spec, stdio [3]*os.File) (Process, e
 
 // request sends the request to spawn and returns when stdio is no longer needed.
 func (l *link) request(ctx context.Context, id uint64, s Spec, stdio [3]*os.File) error {
-	body := encoder(nil).uint64(id).string(s.Path).string(s.Dir).list(s.Args).list(s.Env)
+	body := encoder(nil).uint64(id).string(s.Path).string(s.Dir).list(s.Args).list(s.Env).uint32(s.umask())
 	if len(body) > maxMessage {
 		return s.failed(syscall.E2BIG)
 	}

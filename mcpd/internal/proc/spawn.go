@@ -24,6 +24,19 @@ type Spec struct {
 	Args []string // argv, argv[0] included
 	Env  []string // the whole environment; MarkerEnv is replaced by the spawner's own
 	Dir  string   // the working directory; empty means the spawner's
+	// Umask is the file mode creation mask; nil means the spawner's, which in a daemon is stricter than its servers expect. Only
+	// the spawn helper can set it: elsewhere other threads create files at the same time.
+	Umask *uint32
+}
+
+// noUmask stands for no umask in a message.
+const noUmask = 1<<32 - 1
+
+func (s Spec) umask() uint32 {
+	if s.Umask == nil {
+		return noUmask
+	}
+	return *s.Umask & 0o777
 }
 
 // Spawner starts processes.
