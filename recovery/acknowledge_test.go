@@ -89,7 +89,7 @@ func TestAcknowledge(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := recovery.Options{Dir: t.TempDir()}
+			o := recovery.Options{Dir: t.TempDir(), SegmentSize: 1}
 			j, _ := open(t, o)
 			all := unknownRuns(t, j, "git", "git", "db")
 			sel := tt.sel(all, recovery.SetDigest(j.Pending()))
@@ -137,7 +137,7 @@ func TestAcknowledge(t *testing.T) {
 }
 
 func TestAcknowledgedAgain(t *testing.T) {
-	o := recovery.Options{Dir: t.TempDir()}
+	o := recovery.Options{Dir: t.TempDir(), SegmentSize: 1}
 	j, _ := open(t, o)
 	old := unknownRuns(t, j, "a", "b")
 	if _, err := j.Acknowledge(recovery.Selection{IDs: old}); err != nil {
@@ -155,7 +155,7 @@ func TestAcknowledgedAgain(t *testing.T) {
 }
 
 func TestConcurrentAcknowledge(t *testing.T) {
-	j, _ := open(t, recovery.Options{Dir: t.TempDir()})
+	j, _ := open(t, recovery.Options{Dir: t.TempDir(), SegmentSize: 1})
 	all := unknownRuns(t, j, "a", "b", "c")
 	var done atomic.Int32
 	var wg sync.WaitGroup
@@ -180,7 +180,7 @@ func TestConcurrentAcknowledge(t *testing.T) {
 // acknowledgement is kept: neither may go without the other.
 func TestAcknowledgedStaysGone(t *testing.T) {
 	clock := counter()
-	o := recovery.Options{Dir: t.TempDir(), Now: clock}
+	o := recovery.Options{Dir: t.TempDir(), SegmentSize: 1, Now: clock}
 	j, _ := open(t, o)
 	unknownRuns(t, j, "a")
 	if _, err := j.Acknowledge(recovery.Selection{Digest: j.State().Set}); err != nil {

@@ -25,7 +25,7 @@ const handWritten = `{
 }`
 
 func TestText(t *testing.T) {
-	o := recovery.Options{Dir: t.TempDir()}
+	o := recovery.Options{Dir: t.TempDir(), SegmentSize: 1}
 	path := filepath.Join(o.Dir, "daemon.recovery.json")
 	if err := os.WriteFile(path, []byte(handWritten), 0o600); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestText(t *testing.T) {
 
 // TestPastedIDs checks the command for ids of ours and for many runs.
 func TestPastedIDs(t *testing.T) {
-	j, _ := open(t, recovery.Options{Dir: t.TempDir()})
+	j, _ := open(t, recovery.Options{Dir: t.TempDir(), SegmentSize: 1})
 	all := unknownRuns(t, j, "a", "b")
 	var text strings.Builder
 	if err := j.State().WriteText(&text, "interlock"); err != nil {
@@ -146,7 +146,7 @@ func TestJSON(t *testing.T) {
 }
 
 func TestHistory(t *testing.T) {
-	o := recovery.Options{Dir: t.TempDir()}
+	o := recovery.Options{Dir: t.TempDir(), SegmentSize: 1}
 	j, _ := open(t, o)
 	begin(t, j, intent(1)).End(recovery.OutcomeError, "why")
 	j.Note(recovery.Call{Server: "files", Tool: "read", Outcome: recovery.OutcomeOK})

@@ -31,9 +31,9 @@ func (s span) clear(from, to int) bool { return to <= s.from || s.to <= from }
 
 // smallJournal makes a journal with three runs that did not end and returns it with
 // the place of each begin record, found by the format that doc.go describes.
-func smallJournal(t *testing.T) (data []byte, records map[string]span) {
+func smallJournal(t *testing.T, sync recovery.Sync) (data []byte, records map[string]span) {
 	m := newMemFS()
-	j, _ := open(t, recovery.Options{Dir: "/d", FS: m, SegmentSize: 1, BootID: "one"})
+	j, _ := open(t, recovery.Options{Dir: "/d", FS: m, SegmentSize: 1, BootID: "one", Sync: sync})
 	for n := range 3 {
 		in := intent(n)
 		in.Client, in.Resources, in.Arguments = "", nil, nil
@@ -85,7 +85,7 @@ func lookAt(t *testing.T, what, path string, data []byte, records map[string]spa
 
 // thorough is how many kinds of damage are only looked at for one that a daemon is
 // started on.
-const thorough = 16
+const thorough = 64
 
 // startOn starts on one damaged file and checks what must hold for any damage: no
 // intact record is lost, what is refused is refused with a remedy that helps, and the
@@ -177,7 +177,7 @@ func damages(data []byte, used int, each func(what string, data []byte, from, to
 }
 
 func TestDamagedJournal(t *testing.T) {
-	data, records := smallJournal(t)
+	data, records := smallJournal(t, recovery.SyncCrash)
 	used := 0
 	for _, s := range records {
 		used = max(used, s.to)
@@ -230,7 +230,7 @@ func TestDamagedRecoveryFile(t *testing.T) {
 
 // TestForeignFiles leaves files of other versions exactly as they are.
 func TestForeignFiles(t *testing.T) {
-	journal, records := smallJournal(t)
+	journal, records := smallJournal(t, recovery.SyncCrash)
 	newer := slices.Clone(journal)
 	newer[8] = 2
 	binary.LittleEndian.PutUint32(newer[60:], castagnoli(newer[:60]))
@@ -287,7 +287,7 @@ func TestForeignFiles(t *testing.T) {
 
 // TestTornTail cuts a write short, as SIGKILL within it does.
 func TestTornTail(t *testing.T) {
-	data, records := smallJournal(t)
+	data, records := smallJournal(t, recovery.SyncCrash)
 	last := span{}
 	for _, s := range records {
 		if s.to > last.to {
@@ -314,30 +314,47 @@ func TestTornTail(t *testing.T) {
 	j.Close()
 }
 
-// TestUnsyncedPages loses a page in the middle of what was never synced. It is damage
-// while the machine is up, since the kernel does not lose pages, and a warning after
-// it was restarted.
-func TestUnsyncedPages(t *testing.T) {
-	data, records := smallJournal(t)
-	first := span{to: len(data)}
-	for _, s := range records {
-		if s.to < first.to {
-			first = s
-		}
-	}
-	clear(data[first.from:first.to])
-	for boot, blocks := range map[string]bool{"one": true, "two": false, "": true} {
-		m := newMemFS()
-		m.put(journalPath, data)
-		j, report := open(t, recovery.Options{Dir: "/d", FS: m, BootID: boot})
-		if len(j.Pending()) != 2 || len(report.Problems) != 1 || report.Problems[0].Blocks != blocks {
-			t.Errorf("boot %q: pending %v, report %+v", boot, ids(j.Pending()), report)
-		}
-		j.Close()
-		if j, _ = open(t, recovery.Options{Dir: "/d", FS: m, BootID: boot}); len(j.Pending()) != 2 {
-			t.Errorf("boot %q: the next start: pending %v", boot, ids(j.Pending()))
-		}
-		j.Close()
+// TestLostPage loses a page in the middle. It is damage while the machine is up, since
+// the kernel does not lose pages, and what was synced is not lost by a restart either.
+func TestLostPage(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		sync   recovery.Sync
+		boot   string
+		blocks bool
+	}{
+		{"same boot", recovery.SyncCrash, "one", true},
+		{"unknown boot", recovery.SyncCrash, "", true},
+		{"restarted, not synced", recovery.SyncCrash, "two", false},
+		{"restarted, synced", recovery.SyncPower, "two", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			data, records := smallJournal(t, tt.sync)
+			first := span{to: len(data)}
+			for _, s := range records {
+				if s.to < first.to {
+					first = s
+				}
+			}
+			clear(data[first.from:first.to])
+			m := newMemFS()
+			m.put(journalPath, data)
+			o := recovery.Options{Dir: "/d", FS: m, BootID: tt.boot}
+			j, report := open(t, o)
+			if len(j.Pending()) != 2 || len(report.Problems) != 1 || report.Problems[0].Blocks != tt.blocks {
+				t.Errorf("pending %v, report %+v", ids(j.Pending()), report)
+			}
+			j.Close()
+			if j, _ = open(t, o); len(j.Pending()) != 2 {
+				t.Errorf("the next start: pending %v", ids(j.Pending()))
+			}
+			j.Close()
+			if kept := slices.ContainsFunc(m.list(), func(name string) bool {
+				return strings.Contains(name, ".torn-") && bytes.Equal(m.content("/d/"+name), data)
+			}); kept == tt.blocks {
+				t.Errorf("kept aside as a torn file: %v", kept)
+			}
+		})
 	}
 }
 
@@ -381,7 +398,7 @@ func TestNotFiles(t *testing.T) {
 // TestRepairWhileRunning mends under a running daemon, with runs active and others
 // acknowledged in between.
 func TestRepairWhileRunning(t *testing.T) {
-	data, records := smallJournal(t)
+	data, records := smallJournal(t, recovery.SyncCrash)
 	var first string
 	for id, s := range records {
 		if first == "" || s.from < records[first].from {

@@ -3,10 +3,11 @@
 package recovery_test
 
 import (
+	"errors"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"interlock/recovery"
 )
@@ -32,7 +33,7 @@ func TestFailpoint(t *testing.T) {
 			for range 2 {
 				out, err := child(t, dir, "scenario", "INTERLOCK_FAILPOINT="+point).Output()
 				switch {
-				case killedBy(err, unix.SIGKILL):
+				case killedBy(err, syscall.SIGKILL):
 					killed++
 				case err != nil:
 					t.Fatal(err)
@@ -71,4 +72,14 @@ func TestFailpoint(t *testing.T) {
 			}
 		})
 	}
+}
+
+// killedBy says that a command ended by a signal.
+func killedBy(err error, signal syscall.Signal) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == signal
 }

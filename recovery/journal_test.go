@@ -27,7 +27,7 @@ func TestOutcomes(t *testing.T) {
 		"":                            true, // never ended
 	} {
 		t.Run(string(outcome), func(t *testing.T) {
-			o := recovery.Options{Dir: t.TempDir()}
+			o := recovery.Options{Dir: t.TempDir(), SegmentSize: 1}
 			j, _ := open(t, o)
 			r := begin(t, j, intent(1))
 			if outcome != "" {
@@ -56,7 +56,7 @@ func TestOutcomes(t *testing.T) {
 // TestRecordSurvives checks each field over a restart, from the journal and from the
 // recovery file.
 func TestRecordSurvives(t *testing.T) {
-	o := recovery.Options{Dir: t.TempDir()}
+	o := recovery.Options{Dir: t.TempDir(), SegmentSize: 1}
 	j, _ := open(t, o)
 	in := intent(1)
 	in.ClientRequestID = `"a-1"`
@@ -95,7 +95,7 @@ func TestRecordSurvives(t *testing.T) {
 }
 
 func TestRestartOfTheMachineIsSaid(t *testing.T) {
-	o := recovery.Options{Dir: t.TempDir(), BootID: "one"}
+	o := recovery.Options{Dir: t.TempDir(), SegmentSize: 1, BootID: "one"}
 	j, _ := open(t, o)
 	begin(t, j, intent(1))
 	j.Close()
@@ -107,7 +107,7 @@ func TestRestartOfTheMachineIsSaid(t *testing.T) {
 }
 
 func TestArgumentsAreNotKept(t *testing.T) {
-	o := recovery.Options{Dir: t.TempDir()}
+	o := recovery.Options{Dir: t.TempDir(), SegmentSize: 1}
 	j, _ := open(t, o)
 	same, other := intent(1), intent(2)
 	other.Arguments = []byte(`{"message":"another"}`)
@@ -154,7 +154,7 @@ func TestArgumentsAreNotKept(t *testing.T) {
 }
 
 func TestIDsNeverRepeat(t *testing.T) {
-	o := recovery.Options{Dir: t.TempDir()}
+	o := recovery.Options{Dir: t.TempDir(), SegmentSize: 1}
 	seen := map[string]bool{}
 	last := uint64(0)
 	for start := range 12 {
@@ -184,7 +184,7 @@ func TestIDsNeverRepeat(t *testing.T) {
 }
 
 func TestEndTwice(t *testing.T) {
-	j, _ := open(t, recovery.Options{Dir: t.TempDir()})
+	j, _ := open(t, recovery.Options{Dir: t.TempDir(), SegmentSize: 1})
 	r := begin(t, j, intent(1))
 	if err := r.End(recovery.OutcomeOK, ""); err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestEndTwice(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	j, _ := open(t, recovery.Options{Dir: t.TempDir()})
+	j, _ := open(t, recovery.Options{Dir: t.TempDir(), SegmentSize: 1})
 	in := intent(1)
 	for i := range 20 {
 		in.Resources = append(in.Resources, fmt.Sprint(i)+strings.Repeat("x", 4096))
@@ -265,7 +265,7 @@ func TestLookup(t *testing.T) {
 }
 
 func TestPendingOn(t *testing.T) {
-	j, _ := open(t, recovery.Options{Dir: t.TempDir()})
+	j, _ := open(t, recovery.Options{Dir: t.TempDir(), SegmentSize: 1})
 	for n, change := range []func(*recovery.Intent){
 		func(*recovery.Intent) {},
 		func(in *recovery.Intent) { in.Resources = []string{"server:git", "file:/b"} },
@@ -299,7 +299,7 @@ func TestPendingOn(t *testing.T) {
 }
 
 func TestActiveIsBounded(t *testing.T) {
-	j, _ := open(t, recovery.Options{Dir: t.TempDir()})
+	j, _ := open(t, recovery.Options{Dir: t.TempDir(), SegmentSize: 1})
 	var want []string
 	for n := range 5 {
 		want = append(want, begin(t, j, intent(n)).ID())

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"interlock/recovery"
 )
 
@@ -201,14 +199,4 @@ func runScenario(o recovery.Options) error {
 		}
 	}
 	return j.Close()
-}
-
-// killedBy says that a command ended by a signal.
-func killedBy(err error, signal unix.Signal) bool {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		return false
-	}
-	status, ok := exit.Sys().(interface{ Signal() unix.Signal })
-	return ok && status.Signal() == signal
 }
