@@ -3,6 +3,8 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -302,7 +304,8 @@ func TestEarlyRequest(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, w way) {
 		r := newRig(t)
-		r.servers["fake"] = r.fake("-strict", "-init-delay", "300ms").shared()
+		gate := filepath.Join(r.dir, "gate")
+		r.servers["fake"] = r.fake("-strict", "-gate", gate).shared()
 		clients := []*client{r.open(w, "fake"), r.open(w, "fake")}
 		for _, c := range clients {
 			lines := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
@@ -312,6 +315,10 @@ func TestEarlyRequest(t *testing.T) {
 			if err := c.write(lines); err != nil {
 				t.Fatal(err)
 			}
+		}
+		r.logged(1, "in", "initialize")
+		if err := os.WriteFile(gate, nil, 0o600); err != nil {
+			t.Fatal(err)
 		}
 		for _, c := range clients {
 			c.answer("0")

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -52,11 +53,11 @@ type message struct {
 
 // hello is what a client of the socket says of itself.
 type hello struct {
-	Protocol int               `json:"protocol"`
-	Servers  []string          `json:"servers,omitempty"`
-	CWD      string            `json:"cwd,omitempty"`
-	Env      map[string]string `json:"env,omitempty"`
-	Project  string            `json:"project,omitempty"`
+	Protocol int      `json:"protocol"`
+	Servers  []string `json:"servers,omitempty"`
+	CWD      string   `json:"cwd,omitempty"`
+	Env      []string `json:"env,omitempty"` // NAME=VALUE
+	Project  string   `json:"project,omitempty"`
 }
 
 // open connects a client to the server of that name, and closes it at the end
@@ -80,12 +81,7 @@ func (r *rig) open(w way, name string, extra ...string) *client {
 		return r.run(cmd)
 	case socket:
 		c := r.dial()
-		env := map[string]string{}
-		for _, v := range r.environ(extra...) {
-			name, value, _ := strings.Cut(v, "=")
-			env[name] = value
-		}
-		c.hello(hello{Protocol: 1, Servers: []string{name}, CWD: r.dir, Env: env})
+		c.hello(hello{Protocol: 1, Servers: []string{name}, CWD: r.dir, Env: r.environ(extra...)})
 		return c
 	}
 	r.t.Fatalf("unknown way %q", w)
@@ -171,9 +167,13 @@ func (c *client) hello(h hello) {
 		c.t.Fatal(err)
 	}
 	c.send(`{"jsonrpc":"2.0","id":"hello","method":"interlock/hello","params":%s}`, params)
-	if m := c.answer(`"hello"`); m.Error != nil {
+	m := c.answer(`"hello"`)
+	if m.Error != nil {
 		c.t.Fatalf("hello: %s", m.raw)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.received = slices.DeleteFunc(c.received, func(other *message) bool { return other == m })
 }
 
 // initialize does the handshake and gives the answer.

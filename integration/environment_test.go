@@ -69,7 +69,7 @@ func TestPath(t *testing.T) {
 			if err := os.Mkdir(bin, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			script := "#!/bin/sh\nexec " + programs.fakeserver + " -log " + r.fakeLog() + " -init-delay 0s \"$@\" " + version + "\n"
+			script := "#!/bin/sh\nexec " + programs.fakeserver + " -log " + r.fakeLog() + " " + version + "\n"
 			if err := os.WriteFile(filepath.Join(bin, "only-for-clients"), []byte(script), 0o700); err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -72,7 +71,7 @@ func (r *rig) sdkTransport(w way, name string) mcp.Transport {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		h, _ := json.Marshal(hello{Protocol: 1, Servers: []string{name}, CWD: r.dir, Env: map[string]string{"PATH": os.Getenv("PATH"), "HOME": os.Getenv("HOME"), "INTEGRATION_DIR": r.dir}})
+		h, _ := json.Marshal(hello{Protocol: 1, Servers: []string{name}, CWD: r.dir, Env: r.environ()})
 		fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":"hello","method":"interlock/hello","params":%s}`+"\n", h)
 		// A byte at a time: what follows the answer is the SDK's.
 		for b := []byte{0}; b[0] != '\n'; {

@@ -24,6 +24,10 @@ var programs struct{ interlock, fakeserver, pager string }
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	// The tests wait more than they work.
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		f.Value.Set("8")
+	}
 	bin, err := os.MkdirTemp("", "interlock-bin")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -30,14 +30,14 @@ func member(object, name string) (from, to int, found bool) {
 	return from, to, found
 }
 
-// blank replaces the value at a path of members by *, and leaves every other
+// blank replaces the value at a path of members by "*", and leaves every other
 // byte as it is. What is not there stays not there.
 func blank(object string, path ...string) string {
 	from, to, found := member(object, path[0])
 	if !found {
 		return object
 	}
-	value := "*"
+	value := `"*"`
 	if len(path) > 1 {
 		value = blank(object[from:to], path[1:]...)
 	}
@@ -64,8 +64,8 @@ func asSeenByServer(line string) string {
 
 func TestBlank(t *testing.T) {
 	for _, test := range []struct{ in, want string }{
-		{`{ "a" : [1.0] , "id" : "x" ,"z":{"id":1}}`, `{ "a" : [1.0] , "id" : * ,"z":{"id":1}}`},
-		{`{"params":{"_meta":{"progressToken":7,"k":1.0}}}`, `{"params":{"_meta":{"progressToken":*,"k":1.0}}}`},
+		{`{ "a" : [1.0] , "id" : "x" ,"z":{"id":1}}`, `{ "a" : [1.0] , "id" : "*" ,"z":{"id":1}}`},
+		{`{"params":{"_meta":{"progressToken":7,"k":1.0}}}`, `{"params":{"_meta":{"progressToken":"*","k":1.0}}}`},
 		{`{"s":"\ud83d","params":[]}`, `{"s":"\ud83d","params":[]}`},
 		{`not json`, `not json`},
 	} {

@@ -11,22 +11,20 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // config is how the process behaves, calls apart.
 type config struct {
-	log       string
-	discover  string
-	ping      string
-	banner    bool
-	once      bool
-	strict    bool
-	stay      bool
-	child     bool
-	initDelay time.Duration
-	silent    bool
-	pages     bool
+	log      string
+	discover string
+	ping     string
+	banner   bool
+	once     bool
+	strict   bool
+	stay     bool
+	child    bool
+	gate     string
+	pages    bool
 }
 
 func main() {
@@ -41,8 +39,7 @@ func main() {
 	flag.BoolVar(&c.strict, "strict", false, "refuse requests before notifications/initialized")
 	flag.BoolVar(&c.stay, "stay", false, "end neither with the input nor on SIGTERM")
 	flag.BoolVar(&c.child, "child", false, "start a child that leaves the process group and ignores SIGTERM")
-	flag.DurationVar(&c.initDelay, "init-delay", 0, "answer initialize after this `time`")
-	flag.BoolVar(&c.silent, "silent", false, "never answer initialize")
+	flag.StringVar(&c.gate, "gate", "", "answer initialize once this `file` is there")
 	flag.BoolVar(&c.pages, "pages", false, "list tools in pages of one, the last with the cursor of itself")
 	linger := flag.Bool("linger", false, "be the child of -child: do nothing for ever")
 	flag.Parse()

@@ -206,10 +206,12 @@ func (s *server) initialize(id json.RawMessage, p params) {
 		fmt.Fprintln(os.Stderr, "fakeserver: initialized already")
 		os.Exit(1)
 	}
-	if s.config.silent {
-		return
+	for s.config.gate != "" {
+		if _, err := os.Stat(s.config.gate); err == nil {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
-	time.Sleep(s.config.initDelay)
 	s.reply(id, fmt.Sprintf(`{"vendorFirst":[1.0,9007199254740993],"protocolVersion":%q,"capabilities":%s,`+
 		`"serverInfo":{"name":"fake","version":"1.0","vendor":{"deep":"<&>"}},"instructions":"Misbehave.\u2028\ud83d","_meta":{"vendor/x":1e2}}`,
 		p.Version, capabilities))
