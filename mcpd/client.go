@@ -44,9 +44,9 @@ func (p Place) paths() (endpoint.Paths, error) {
 	return paths, nil
 }
 
-// command is how a user names this program with the place's options, for
+// Command is how a user names this program with the place's options, for
 // commands to be pasted.
-func (p Place) command() string {
+func (p Place) Command() string {
 	words := []string{"interlock"}
 	for _, o := range []struct{ flag, value string }{{"--dir", p.Dir}, {"--socket", p.Socket}, {"--status", p.Status}, {"--config", p.Config}} {
 		if o.value != "" {
@@ -129,13 +129,19 @@ func decodeAnswer(line []byte, id string, result any) error {
 	var answer struct {
 		ID     json.RawMessage
 		Result json.RawMessage
-		Error  *RemoteError
+		Error  *struct {
+			RemoteError
+			Data struct{ Set *SetError }
+		}
 	}
 	if err := json.Unmarshal(line, &answer); err != nil {
 		return fmt.Errorf("reading the daemon's answer: %w", err)
 	}
-	if answer.Error != nil {
-		return answer.Error
+	if e := answer.Error; e != nil {
+		if e.Data.Set != nil {
+			return e.Data.Set
+		}
+		return &e.RemoteError
 	}
 	if string(answer.ID) != id {
 		return fmt.Errorf("reading the daemon's answer: it is to request %s, not %s", answer.ID, id)

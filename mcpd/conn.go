@@ -134,7 +134,7 @@ func (c *conn) open(first *wire.Frame) (control bool) {
 		return false
 	}
 	switch string(c.env.MethodName(b)) {
-	case methodStatus, methodStop, methodAck:
+	case methodStatus, methodStop, methodRecovery, methodAck, methodRepair, methodHistory:
 		return true
 	case methodHello:
 		id := append([]byte(nil), c.env.ID.Of(b)...)

@@ -2,6 +2,7 @@ package mcpd
 
 import (
 	"encoding/json"
+	"errors"
 
 	"go.uber.org/zap"
 
@@ -33,29 +34,70 @@ func (c *conn) control(f *wire.Frame) {
 		return
 	}
 	id, method := c.env.ID.Of(b), string(c.env.MethodName(b))
-	switch method {
-	case methodStatus:
-		c.answerControl(id, c.d.Snapshot(), nil)
-	case methodStop:
+	result, err := c.d.answer(method, c.env.Params.Of(b))
+	c.answerControl(id, result, err)
+	if method == methodStop && err == nil {
 		c.d.log.Info("asked to stop", zap.Int32("peer", c.peer.PID))
-		c.answerControl(id, struct {
-			PID int `json:"pid"`
-		}{c.d.options.Identity.PID}, nil)
 		c.d.Stop()
-	default:
-		c.answerControl(id, nil, refuse(codeUnknownMethod, "this daemon (%s) does not know %q; restart it with: interlock daemon restart", Version(), method))
 	}
 }
 
-// answerControl sends the result, or the refusal if there is one.
-func (c *conn) answerControl(id []byte, result any, r *refusal) {
-	if r == nil {
-		b, err := json.Marshal(result)
-		if err == nil {
+// answer does what a control request asks for and returns its result.
+func (d *Daemon) answer(method string, params []byte) (any, error) {
+	switch method {
+	case methodStatus:
+		// Whoever asks may have found the file damaged, or gone.
+		d.changed()
+		return d.Snapshot(), nil
+	case methodStop:
+		return struct {
+			PID int `json:"pid"`
+		}{d.options.Identity.PID}, nil
+	case methodRecovery:
+		return d.journal.State(), nil
+	case methodAck:
+		var selection Selection
+		if err := decodeParams(params, &selection); err != nil {
+			return nil, err
+		}
+		return d.acknowledge(selection)
+	case methodRepair:
+		done, err := d.journal.Repair()
+		d.changed()
+		return done, err
+	case methodHistory:
+		var asked historyParams
+		if err := decodeParams(params, &asked); err != nil {
+			return nil, err
+		}
+		calls, dropped, err := d.journal.History(asked.N)
+		return HistoryAnswer{Calls: calls, Dropped: dropped}, err
+	default:
+		return nil, refuse(codeUnknownMethod, "this daemon (%s) does not know %q; restart it with: interlock daemon restart", Version(), method)
+	}
+}
+
+func decodeParams(params []byte, into any) error {
+	if err := json.Unmarshal(params, into); err != nil {
+		return refuse(codeInternal, "reading the request's params: %v", err)
+	}
+	return nil
+}
+
+// answerControl sends the result, or the error if there is one.
+func (c *conn) answerControl(id []byte, result any, err error) {
+	if err == nil {
+		var b []byte
+		if b, err = json.Marshal(result); err == nil {
 			c.sendOwn(appendResult(nil, id, b))
 			return
 		}
-		r = refuse(codeInternal, "writing the answer: %v", err)
+	}
+	r := refusalOf(err)
+	var set *SetError
+	if errors.As(err, &set) {
+		r = refuse(codeWrongSet, "%v", set)
+		r.data.Set = set
 	}
 	c.sendOwn(appendRefusal(nil, id, false, session.EraUnknown, r))
 }

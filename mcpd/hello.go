@@ -11,10 +11,13 @@ const ProtocolVersion = 1
 // Methods of the daemon's own. All but hello belong to control connections:
 // those whose first frame is one of them, and which carry no session.
 const (
-	methodHello  = "interlock/hello"
-	methodStatus = "interlock/status"
-	methodStop   = "interlock/stop"
-	methodAck    = "interlock/recovery.ack"
+	methodHello    = "interlock/hello"
+	methodStatus   = "interlock/status"
+	methodStop     = "interlock/stop"
+	methodRecovery = "interlock/recovery"
+	methodAck      = "interlock/recovery.ack"
+	methodRepair   = "interlock/recovery.repair"
+	methodHistory  = "interlock/history"
 )
 
 // Hello is what a bridge says of its client before the client's first frame.

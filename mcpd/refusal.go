@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"interlock/recovery"
 	"interlock/session"
 )
 
@@ -35,6 +36,7 @@ const (
 	codeHomeLost      errorCode = -31016 // the daemon's directory is gone or another's
 	codeUnknownMethod errorCode = -31017 // no such control method
 	codeDeadline      errorCode = -31018 // the call's deadline has passed
+	codeWrongSet      errorCode = -31019 // the runs to acknowledge are not exactly the pending ones
 )
 
 // name is the word for the code in the data of an answer.
@@ -74,6 +76,8 @@ func (c errorCode) name() string {
 		return "call_deadline"
 	case codeUnknownMethod:
 		return "unknown_method"
+	case codeWrongSet:
+		return "wrong_set"
 	default:
 		return "internal"
 	}
@@ -106,6 +110,8 @@ type refusalData struct {
 	Waiting      int      `json:"waiting,omitempty"`
 	Servers      []string `json:"servers,omitempty"`
 	Pending      []string `json:"pending,omitempty"`
+	// Set says what would have been the right set, where a wrong one was named.
+	Set *recovery.SetError `json:"set,omitempty"`
 }
 
 func refuse(code errorCode, format string, args ...any) *refusal {

@@ -197,7 +197,7 @@ func startSpawner(ctx context.Context, marker string, log *zap.Logger) (proc.Spa
 // recoveryOptions say where the daemon of the place keeps its record.
 func recoveryOptions(place Place, p endpoint.Paths, cfg *config.Config, id life.Identity) recovery.Options {
 	o := recovery.Options{
-		Dir: p.Dir, Journal: p.Journal, Recovery: p.Recovery, BootID: id.BootID, Command: place.command(),
+		Dir: p.Dir, Journal: p.Journal, Recovery: p.Recovery, BootID: id.BootID, Command: place.Command(),
 	}
 	if cfg != nil && cfg.Sync == config.SyncPower {
 		o.Sync = recovery.SyncPower
@@ -326,14 +326,21 @@ func Start(ctx context.Context, place Place) (pid int, already bool, err error) 
 	if s, err := Status(ctx, place); err == nil {
 		return s.PID, true, nil
 	}
-	pid, err = launch(ctx, place, paths)
-	var failed *life.StartError
-	if errors.As(err, &failed) && failed.Code == codeRunning {
-		s, err := awaitStatus(ctx, place)
-		return s.PID, true, err
+	for {
+		pid, err = launch(ctx, place, paths)
+		var failed *life.StartError
+		if !errors.As(err, &failed) || failed.Code != codeRunning {
+			return pid, false, err
+		}
+		s, err := awaitStatus(ctx, place, paths)
+		if !errors.Is(err, errNobody) {
+			return s.PID, true, err
+		}
 	}
-	return pid, false, err
 }
+
+// errNobody is what awaitStatus returns where nobody has the directory any more.
+var errNobody = errors.New("no daemon is starting")
 
 // startLimit bounds a start, up to the first connection.
 const startLimit = 30 * time.Second
@@ -356,14 +363,18 @@ func launch(ctx context.Context, place Place, paths endpoint.Paths) (pid int, er
 	return life.StartDetached(ctx, life.StartSpec{Argv: argv, Env: childEnv(os.Environ()), Log: paths.Log})
 }
 
-// awaitStatus returns the status of a daemon that another process is starting.
-func awaitStatus(ctx context.Context, place Place) (status.Snapshot, error) {
+// awaitStatus returns the status of a daemon that another process is starting. The
+// other may have had the directory for a moment only, to acknowledge runs.
+func awaitStatus(ctx context.Context, place Place, paths endpoint.Paths) (status.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	for {
 		s, err := Status(ctx, place)
 		if err == nil {
 			return s, nil
+		}
+		if held, heldErr := endpoint.Held(paths); heldErr == nil && !held {
+			return s, errNobody
 		}
 		if pause(ctx, 20*time.Millisecond) != nil {
 			return s, fmt.Errorf("awaiting the daemon that is starting: %w", err)

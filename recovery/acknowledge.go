@@ -10,13 +10,13 @@ import (
 // it must be exactly the pending set, or exactly the part of it that Servers and
 // Resource leave.
 type Selection struct {
-	IDs []string
+	IDs []string `json:"ids,omitempty"`
 	// Digest is what SetDigest gives for the set.
-	Digest string
+	Digest string `json:"digest,omitempty"`
 	// Servers, if any, leave only runs of these servers.
-	Servers []string
+	Servers []string `json:"servers,omitempty"`
 	// Resource, if not empty, leaves only runs on it.
-	Resource string
+	Resource string `json:"resource,omitempty"`
 }
 
 // admits says whether a run is in the part that the selection is about.
@@ -110,7 +110,7 @@ func (j *Journal) Acknowledge(sel Selection) (Ack, error) {
 		return Ack{}, err
 	}
 	if len(part) == 0 {
-		return Ack{Status: statusClear, Path: j.o.Recovery}, nil
+		return Ack{Status: StatusClear, Path: j.o.Recovery}, nil
 	}
 	err = j.commit(&op{entry: entry{kind: kindAck, at: j.o.Now().UnixNano(), ids: ids}, stubs: stubs, sync: true})
 	if err != nil {

@@ -1,8 +1,10 @@
 package recovery
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,11 +12,10 @@ import (
 	"time"
 )
 
-// Values of the status of answers.
-const (
-	statusClear        = "clear"
-	statusAcknowledged = "acknowledged"
-)
+// StatusClear is the status of an answer when nothing is pending.
+const StatusClear = "clear"
+
+const statusAcknowledged = "acknowledged"
 
 // Ack is the answer to an acknowledgement, as `daemon recovery ack --json` prints it.
 type Ack struct {
@@ -37,18 +38,20 @@ func (a Ack) WriteText(w io.Writer) error {
 
 // State is what is pending, as `daemon recovery --json` prints it.
 type State struct {
-	Status   string    `json:"status"` // StateReconcile or "clear"
+	Status   string    `json:"status"` // StateReconcile or StatusClear
 	Path     string    `json:"path"`
 	Recovery *Document `json:"recovery,omitempty"`
 	// Set is the digest by which exactly these runs can be acknowledged.
 	Set      string    `json:"set,omitempty"`
 	Problems []Problem `json:"problems,omitempty"`
+
+	part Selection // what Narrow has left
 }
 
 // stateOf builds the answer for a set of runs.
 func stateOf(path string, at time.Time, epoch uint64, runs []Record, problems []Problem) State {
 	if len(runs) == 0 {
-		return State{Status: statusClear, Path: path, Problems: problems}
+		return State{Status: StatusClear, Path: path, Problems: problems}
 	}
 	return State{
 		Status: StateReconcile, Path: path, Set: SetDigest(runs), Problems: problems,
@@ -62,10 +65,14 @@ func (j *Journal) State() State {
 }
 
 // Inspect reads what is pending while no daemon runs; with one running, its active
-// runs would be among it. It changes nothing and needs no lock.
+// runs would be among it. It changes nothing and needs no lock. Where there is no
+// directory yet, nothing is pending.
 func Inspect(o Options) (State, error) {
 	o = o.withDefaults()
 	l, err := load(o)
+	if errors.Is(err, fs.ErrNotExist) {
+		return State{Status: StatusClear, Path: o.Recovery}, nil
+	}
 	if err != nil {
 		return State{}, err
 	}
@@ -87,7 +94,9 @@ func (s State) Narrow(sel Selection) State {
 	if s.Recovery == nil {
 		return s
 	}
-	return stateOf(s.Path, s.Recovery.RecoveredAt, s.Recovery.Epoch, sel.narrow(s.Recovery.Runs), s.Problems)
+	part := stateOf(s.Path, s.Recovery.RecoveredAt, s.Recovery.Epoch, sel.narrow(s.Recovery.Runs), s.Problems)
+	part.part = sel
+	return part
 }
 
 // maxPasted is how many ids the printed command spells out; beyond it the digest
@@ -128,14 +137,24 @@ func writeRuns(w io.Writer, runs []Record) {
 }
 
 // pasted names the set for a command line: by its ids if they are few and ordinary
-// words, as ours are.
+// words, as ours are, and with what Narrow was given.
 func (s State) pasted() string {
+	var words []string
+	for _, server := range s.part.Servers {
+		words = append(words, "--server "+quoted(server))
+	}
+	if s.part.Resource != "" {
+		words = append(words, "--resource "+quoted(s.part.Resource))
+	}
 	ids := idsOf(s.Recovery.Runs)
 	if len(ids) > maxPasted || slices.ContainsFunc(ids, odd) {
-		return "--set " + s.Set
+		ids = []string{"--set " + s.Set}
 	}
-	return strings.Join(ids, " ")
+	return strings.Join(append(words, ids...), " ")
 }
+
+// quoted is text as one word of a POSIX shell.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // odd says that a shell or a terminal might not take an id as it is.
 func odd(id string) bool {

@@ -89,6 +89,14 @@ func TestPastedIDs(t *testing.T) {
 	if len(narrow.Recovery.Runs) != 2 || narrow.Set == j.State().Set {
 		t.Errorf("narrowed to %v", narrow)
 	}
+	text.Reset()
+	if err := narrow.WriteText(&text, "interlock"); err != nil {
+		t.Fatal(err)
+	}
+	// What is pasted must name the same part of the set.
+	if want := "interlock daemon recovery ack --server 'a' " + narrow.Recovery.Runs[0].RequestID + " " + narrow.Recovery.Runs[1].RequestID + "\n"; !strings.HasSuffix(text.String(), want) {
+		t.Errorf("text ends with %q, want %q", text.String(), want)
+	}
 	if clear := j.State().Narrow(recovery.Selection{Servers: []string{"z"}}); clear.Status != "clear" || clear.Recovery != nil {
 		t.Errorf("narrowed to %v", clear)
 	}
