@@ -92,9 +92,13 @@ func openSession(ctx context.Context, o BridgeOptions) (nc *net.UnixConn, in *bu
 			return nil, nil, nil, err
 		}
 		in = bufio.NewReaderSize(nc, 4<<10)
-		refused, err = exchangeHello(nc, in, hello)
+		var welcome Welcome
+		welcome, refused, err = exchangeHello(nc, in, hello)
 		ending := refused != nil && refused.Code == int(codeDraining)
 		if err == nil && !ending {
+			if n := welcome.Pending; n > 0 {
+				fmt.Fprintf(o.Stderr, "interlock: %s; look at it with: %s daemon recovery\n", cutOff(n), o.Place.Command())
+			}
 			return nc, in, refused, nil
 		}
 		nc.Close()
@@ -193,22 +197,21 @@ func greeting(o BridgeOptions) ([]byte, error) {
 
 // exchangeHello sends the hello and reads the answer. Refused is why the daemon
 // gives no session; err says that it did not answer as a daemon does.
-func exchangeHello(nc *net.UnixConn, in *bufio.Reader, hello []byte) (refused *RemoteError, err error) {
+func exchangeHello(nc *net.UnixConn, in *bufio.Reader, hello []byte) (w Welcome, refused *RemoteError, err error) {
 	nc.SetDeadline(time.Now().Add(welcomeLimit))
 	defer nc.SetDeadline(time.Time{})
 	if _, err := nc.Write(hello); err != nil {
-		return nil, fmt.Errorf("greeting the daemon: %w", err)
+		return w, nil, fmt.Errorf("greeting the daemon: %w", err)
 	}
 	line, err := in.ReadBytes('\n')
 	if err != nil {
-		return nil, fmt.Errorf("awaiting the daemon's welcome: %w", err)
+		return w, nil, fmt.Errorf("awaiting the daemon's welcome: %w", err)
 	}
-	var w Welcome
 	err = decodeAnswer(line, "0", &w)
 	if errors.As(err, &refused) {
-		return refused, nil
+		return w, refused, nil
 	}
-	return nil, err
+	return w, nil, err
 }
 
 // relay copies both ways until one side is done. The goroutine that reads the

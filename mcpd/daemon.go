@@ -398,7 +398,7 @@ func (d *Daemon) builtin(s config.Server) *builtin.Server {
 func (d *Daemon) welcome(s *session.Session) []byte {
 	b, err := json.Marshal(Welcome{
 		Protocol: ProtocolVersion, Build: Version(), Instance: d.options.Identity.Instance,
-		PID: os.Getpid(), Session: s.ID(), Owner: s.Owner(),
+		PID: os.Getpid(), Session: s.ID(), Owner: s.Owner(), Pending: len(d.unacknowledged()),
 	})
 	if err != nil {
 		return []byte("{}")

@@ -32,33 +32,57 @@ func (d *Daemon) note(f status.Finding) {
 	d.changed()
 }
 
+// unacknowledged returns the pending runs, none if they are not to be reported.
+func (d *Daemon) unacknowledged() []recovery.Record {
+	if d.config.Load().RecoveryPending == config.PendingOff {
+		return nil
+	}
+	return d.journal.Pending()
+}
+
 // recoveryFindings says what is to be acknowledged, and what is wrong with the
 // record.
 func (d *Daemon) recoveryFindings() []status.Finding {
+	return recordFindings(d.unacknowledged(), d.journal.Problems(), "interlock", d.started)
+}
+
+// recordFindings says what is to be acknowledged, and what is wrong with the
+// record. Command is how the user calls this program.
+func recordFindings(pending []recovery.Record, problems []recovery.Problem, command string, since time.Time) []status.Finding {
 	var all []status.Finding
-	if pending := d.journal.Pending(); len(pending) > 0 && d.config.Load().RecoveryPending != config.PendingOff {
-		all = append(all, status.RecoveryPending.Finding(
-			fmt.Sprintf("%d calls were cut off and nobody knows what they did", len(pending)),
-			"look at them with: interlock daemon recovery", pending[0].StartedAt))
+	if len(pending) > 0 {
+		all = append(all, status.RecoveryPending.Finding(cutOff(len(pending)), command+" daemon recovery", pending[0].StartedAt))
 	}
-	for _, p := range d.journal.Problems() {
-		all = append(all, recoveryFinding(p, d.started))
+	for _, p := range problems {
+		all = append(all, recordFinding(p, command, since))
 	}
 	return all
 }
 
-// recoveryFinding is a problem of the record as a finding.
-func recoveryFinding(p recovery.Problem, since time.Time) status.Finding {
-	code := map[string]status.Code{
-		recovery.CodeTorn:        status.JournalTorn,
-		recovery.CodeDamaged:     status.JournalDamaged,
-		recovery.CodeBadRecovery: status.RecoveryUnreadable,
-		recovery.CodeSchema:      status.RecoveryUnsupported,
-		recovery.CodeUnreadable:  status.RecoveryUnreadable,
-		recovery.CodeUnwritable:  status.StateUnwritable,
-		recovery.CodeStale:       status.StateUnwritable,
-	}[p.Code]
-	return code.Finding(p.Detail, p.Remedy, since)
+// cutOff says that there are runs of unknown outcome.
+func cutOff(runs int) string {
+	if runs == 1 {
+		return "a call was cut off and nobody knows what it did"
+	}
+	return fmt.Sprintf("%d calls were cut off and nobody knows what they did", runs)
+}
+
+// recordFinding is a problem of the record as a finding.
+func recordFinding(p recovery.Problem, command string, since time.Time) status.Finding {
+	code, remedy := status.StateUnwritable, p.Remedy
+	switch p.Code {
+	case recovery.CodeTorn:
+		code = status.JournalTorn
+	case recovery.CodeDamaged:
+		code, remedy = status.JournalDamaged, command+" daemon recovery --repair"
+	case recovery.CodeBadRecovery:
+		code, remedy = status.RecoveryUnreadable, command+" daemon recovery --repair"
+	case recovery.CodeUnreadable:
+		code = status.RecoveryUnreadable
+	case recovery.CodeSchema:
+		code = status.RecoveryUnsupported
+	}
+	return code.Finding(p.Detail, remedy, since)
 }
 
 // peerFinding says what is odd about a peer that is served all the same.
