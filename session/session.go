@@ -42,6 +42,8 @@ func (e Era) String() string {
 type Session struct {
 	registry *Registry
 	n        uint64
+	id       string // session-<n>
+	owner    string // client-<n>
 	info     Info
 	opened   time.Time
 	permits  *semaphore.Weighted // of this session
@@ -69,6 +71,8 @@ func newSession(r *Registry, n uint64, info Info) *Session {
 	return &Session{
 		registry: r,
 		n:        n,
+		id:       fmt.Sprintf("session-%d", n),
+		owner:    fmt.Sprintf("client-%d", n),
 		info:     info,
 		opened:   time.Now(),
 		permits:  semaphore.NewWeighted(int64(r.limits.Running)),
@@ -78,11 +82,11 @@ func newSession(r *Registry, n uint64, info Info) *Session {
 }
 
 // ID names the session for people: session-<n>.
-func (s *Session) ID() string { return fmt.Sprintf("session-%d", s.n) }
+func (s *Session) ID() string { return s.id }
 
 // Owner is the identity for leases and runs: client-<n>. It is never reused by
 // the daemon that gave it.
-func (s *Session) Owner() string { return fmt.Sprintf("client-%d", s.n) }
+func (s *Session) Owner() string { return s.owner }
 
 // Greet records what the client's handshake, or the first request of a
 // stateless one, said of it.
@@ -162,9 +166,9 @@ func (s *Session) wakeIdleLocked() {
 	}
 }
 
-// Close ends the session: nothing new begins, and calls in the line are given
-// up without an answer. Its line's goroutine has ended when Close returns. Calls
-// that are running are still to be settled by the caller.
+// Close ends the session: nothing new begins, and calls in the line are dropped.
+// Its line's goroutine has ended when Close returns. Calls that are running are
+// still to be settled by the caller.
 func (s *Session) Close() {
 	s.mu.Lock()
 	if s.state == Closed {
@@ -173,15 +177,19 @@ func (s *Session) Close() {
 	}
 	s.state = Closed
 	close(s.closing)
-	for _, c := range s.line {
+	dropped := s.line
+	s.line = nil
+	for _, c := range dropped {
 		s.endLocked(c)
 	}
-	s.line = nil
 	if s.served {
 		s.giveUp()
 	}
 	s.wakeIdleLocked()
 	s.mu.Unlock()
+	for _, c := range dropped {
+		c.work.Drop()
+	}
 	s.serving.Wait()
 	s.registry.remove(s)
 }
@@ -203,7 +211,7 @@ func (s *Session) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Snapshot{
-		ID: s.ID(), Owner: s.Owner(), Info: s.info, Client: s.client,
+		ID: s.id, Owner: s.owner, Info: s.info, Client: s.client,
 		State: s.state, Era: s.era, Opened: s.opened,
 		Running: s.running + s.long, Waiting: len(s.line),
 	}
