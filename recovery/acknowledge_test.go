@@ -2,9 +2,11 @@ package recovery_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -195,6 +197,29 @@ func TestAcknowledgedStaysGone(t *testing.T) {
 		if got := j.Pending(); len(got) != 0 {
 			t.Fatalf("came back: %v", ids(got))
 		}
+	}
+}
+
+// TestManyAcknowledged acknowledges more runs at once than are remembered.
+func TestManyAcknowledged(t *testing.T) {
+	var runs []string
+	for n := range 9000 {
+		runs = append(runs, fmt.Sprintf(`{"requestId":"old-%d","ownerId":"client-1"}`, n))
+	}
+	m := newMemFS()
+	m.put(recoveryPath, []byte(`{"schemaVersion":1,"state":"reconciliation_required","runs":[`+strings.Join(runs, ",")+`]}`))
+	o := recovery.Options{Dir: "/d", FS: m, SegmentSize: 1}
+	j, _ := open(t, o)
+	if ack, err := j.Acknowledge(recovery.Selection{Digest: j.State().Set}); err != nil || ack.Runs != len(runs) {
+		t.Fatalf("%d acknowledged, %v", ack.Runs, err)
+	}
+	for n := range 2000 {
+		begin(t, j, intent(n)).End(recovery.OutcomeOK, "")
+	}
+	j.Close()
+	j, _ = open(t, o)
+	if n := len(j.Pending()); n != 0 {
+		t.Errorf("%d came back", n)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -39,17 +40,27 @@ func TestBeginFails(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMemFS()
-				m.setFail(tt.fail)
+				attempts := 0
+				m.setFail(func(op, name string, size int) error {
+					if op == "open" && name == "daemon.journal.next" {
+						attempts++
+					}
+					return tt.fail(op, name, size)
+				})
 				o := recovery.Options{Dir: "/d", FS: m, SegmentSize: 1}
 				j, report := open(t, o)
 				defer j.Close()
 				if !slices.Equal(codes(report.Problems), []string{recovery.CodeUnwritable}) {
 					t.Errorf("problems %v", report.Problems)
 				}
+				tried := attempts
 				for range 3 {
 					if _, err := j.Begin(intent(1)); !errors.Is(err, recovery.ErrUnwritable) || !errors.Is(err, tt.is) {
 						t.Errorf("Begin: %v", err)
 					}
+				}
+				if attempts != tried {
+					t.Errorf("%d attempts within a moment", attempts-tried)
 				}
 				m.setFail(nil)
 				// Nobody has to call for the problem to go.
@@ -146,6 +157,38 @@ func TestStaleRecoveryFile(t *testing.T) {
 		}
 		if !bytes.Contains(m.content(recoveryPath), []byte(all[1])) {
 			t.Error("the recovery file was not rewritten")
+		}
+	})
+}
+
+// TestAcknowledgedWhileStale acknowledges runs that the recovery file goes on to hold,
+// for longer than an acknowledgement is otherwise kept.
+func TestAcknowledgedWhileStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemFS()
+		var later atomic.Int64
+		o := recovery.Options{Dir: "/d", FS: m, SegmentSize: 1, Now: func() time.Time {
+			return time.Now().Add(time.Duration(later.Load()))
+		}}
+		j, _ := open(t, o)
+		defer j.Close()
+		unknownRuns(t, j, "a", "b")
+		m.setFail(failing("remove", "daemon.recovery.json", syscall.EIO))
+		if _, err := j.Acknowledge(recovery.Selection{Digest: j.State().Set}); err != nil {
+			t.Fatal(err)
+		}
+		later.Store(int64(31 * 24 * time.Hour))
+		for n := range 500 {
+			begin(t, j, intent(n)).End(recovery.OutcomeOK, "")
+		}
+		if m.content(recoveryPath) == nil {
+			t.Fatal("the recovery file is gone")
+		}
+		o.FS = m.afterKill()
+		again, _ := open(t, o)
+		defer again.Close()
+		if got := again.Pending(); len(got) != 0 {
+			t.Errorf("came back: %v", ids(got))
 		}
 	})
 }

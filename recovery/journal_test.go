@@ -49,6 +49,9 @@ func TestOutcomes(t *testing.T) {
 			if want := outcome == ""; (report.Interrupted == 1) != want {
 				t.Errorf("interrupted = %d", report.Interrupted)
 			}
+			if _, err = os.Stat(filepath.Join(o.Dir, "daemon.recovery.json")); (err == nil) != pending {
+				t.Errorf("recovery file after restart: %v", err)
+			}
 		})
 	}
 }

@@ -46,12 +46,16 @@ type begun struct {
 	boot string
 }
 
-// load reads everything and judges it.
-func load(o Options) (*loaded, error) {
-	l := &loaded{
+func newLoaded() *loaded {
+	return &loaded{
 		begun: map[string]*begun{}, ended: map[string]*entry{}, acked: map[string]time.Time{},
 		filed: map[string]Record{}, loose: map[string]Record{},
 	}
+}
+
+// load reads everything and judges it.
+func load(o Options) (*loaded, error) {
+	l := newLoaded()
 	if err := l.loadCorrupt(o); err != nil {
 		return nil, err
 	}

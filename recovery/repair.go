@@ -41,12 +41,12 @@ func (j *Journal) Repair() (Repaired, error) {
 	if frozen || refusal != nil {
 		return Repaired{}, fmt.Errorf("repairing: %w", refusal)
 	}
-	l, err := load(j.o)
-	if err != nil {
+	l := newLoaded()
+	if err := l.loadCorrupt(j.o); err != nil {
 		return Repaired{}, fmt.Errorf("repairing: %w", err)
 	}
-	if len(l.setAside) > 0 || l.frozen {
-		return Repaired{}, fmt.Errorf("repairing: %w: %s %s", ErrQuarantined, l.problems[len(l.problems)-1].Detail, "Restart the daemon first.")
+	if l.frozen {
+		return Repaired{}, fmt.Errorf("repairing: %w: %s", ErrQuarantined, l.problems[0].Detail)
 	}
 	j.takeOver(l)
 	if err := j.saveRecovery(); err != nil {
@@ -64,24 +64,18 @@ func (j *Journal) Repair() (Repaired, error) {
 	return Repaired{Files: files, Runs: len(j.state.pending)}, nil
 }
 
-// takeOver adds pending runs that the journal does not know of. Everything in damaged
-// files began under an earlier daemon, so what is active here is never among it.
+// takeOver adds what is pending by the damaged files alone. It all began under an
+// earlier daemon, so nothing that is active here is among it.
 func (j *Journal) takeOver(l *loaded) {
 	runs, _ := l.pending(j.o.BootID)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for id, r := range runs {
 		_, acked := j.state.acked[id]
-		if j.state.pending[id] == nil && j.state.active[id] == nil && !acked && !j.ownID(id) {
+		if j.state.pending[id] == nil && !acked {
 			j.state.addPending(r, false)
 		}
 	}
-}
-
-// ownID says whether this Open gave the id out: its run, though on disk, is no
-// business of a repair.
-func (j *Journal) ownID(id string) bool {
-	return strings.HasPrefix(id, fmt.Sprintf("%d-", j.number))
 }
 
 // releaseCopies renames damaged files that have been taken over.
