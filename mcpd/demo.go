@@ -53,7 +53,12 @@ func demonstrate(ctx context.Context, w io.Writer, program string) (err error) {
 	if err != nil {
 		return fmt.Errorf("preparing the demo: %w", err)
 	}
-	defer func() { err = errors.Join(err, d.clean(context.WithoutCancel(ctx))) }()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.daemonLog())
+		}
+		err = errors.Join(err, d.clean(context.WithoutCancel(ctx)))
+	}()
 	for _, act := range []func(context.Context) error{
 		d.start, d.connect, d.useOneID, d.useItTogether, d.leaveDirectory, d.showStatus, d.disconnect, d.stop,
 	} {
@@ -312,11 +317,27 @@ func (d *demo) stop(ctx context.Context) error {
 		return err
 	}
 	processes := demoProcesses(d.dir)
+	for range 100 { // the daemon's helper may outlive it by a moment
+		if len(processes) == 0 || pause(ctx, 10*time.Millisecond) != nil {
+			break
+		}
+		processes = demoProcesses(d.dir)
+	}
 	if err := d.claim(len(processes) == 0, processes, "no process of the demo is left"); err != nil {
 		return err
 	}
 	err = os.RemoveAll(d.dir)
 	return d.claim(err == nil && len(exist(d.dir)) == 0, err, "no file of the demo is left")
+}
+
+// daemonLog is the end of the daemon's log, as an error that explains another.
+func (d *demo) daemonLog() error {
+	const enough = 4 << 10
+	text, err := os.ReadFile(filepath.Join(d.place.Dir, "daemon.log"))
+	if err != nil || len(text) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the daemon's log ends with:\n%s", text[max(0, len(text)-enough):])
 }
 
 // clean ends and removes what a demo that has failed has left.

@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
+	"time"
 )
 
 // demoClient is an MCP client of the demo: a bridge, spoken to as any client
@@ -19,6 +19,8 @@ type demoClient struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
 	out  *bufio.Reader
+	// complaints is the bridge's standard error, to be read once it has ended.
+	complaints bytes.Buffer
 }
 
 // startDemoClient starts the bridge of a client. The bridge is killed when ctx
@@ -26,7 +28,8 @@ type demoClient struct {
 func startDemoClient(ctx context.Context, name, program, dir string, env []string) (*demoClient, error) {
 	c := &demoClient{name: name, cmd: exec.CommandContext(ctx, program, "connect", "local")}
 	c.cmd.Dir, c.cmd.Env = dir, env
-	c.cmd.Stderr = os.Stderr
+	c.cmd.Stderr = &c.complaints
+	c.cmd.WaitDelay = time.Second // for whoever else may hold its standard error
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -117,7 +120,8 @@ func (c *demoClient) send(call demoCall) error {
 func (c *demoClient) receiveResult(result any) error {
 	line, err := c.out.ReadBytes('\n')
 	if err != nil {
-		return fmt.Errorf("%s: awaiting an answer: %w", c.name, err)
+		c.kill() // its output has ended: it must have, too
+		return fmt.Errorf("%s: awaiting an answer: %w: %s", c.name, err, bytes.TrimSpace(c.complaints.Bytes()))
 	}
 	if err := decodeAnswer(line, "1", result); err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
@@ -176,6 +180,7 @@ func (c *demoClient) leave() (rest []byte, err error) {
 
 // kill ends the bridge, if it has not ended.
 func (c *demoClient) kill() {
+	c.in.Close()
 	c.cmd.Process.Kill()
 	c.cmd.Wait()
 }
