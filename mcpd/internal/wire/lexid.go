@@ -1,5 +1,7 @@
 package wire
 
+import "bytes"
+
 // idLexer finds the top-level id of a message, and whether the message has a
 // method, in pieces cut anywhere, in bounded memory. It is exact about
 // strings, escapes and nesting, and agrees with Scan on every valid message;
@@ -111,7 +113,7 @@ func (l *idLexer) topLevel(c byte) {
 		l.endValue()
 		l.depth, l.ended = 0, true
 	default:
-		if !isSpace(c) {
+		if !isSpace(c) || len(l.token) > 0 {
 			l.capture(c)
 		}
 	}
@@ -198,7 +200,7 @@ func (l *idLexer) beginValue() {
 
 func (l *idLexer) endValue() {
 	if l.state == lexID {
-		l.id = append([]byte(nil), l.token...)
+		l.id = append([]byte(nil), bytes.TrimRight(l.token, " \t\r\n")...)
 		// An answer will repeat it, so that it has to be valid by itself.
 		s := scanner{data: l.id}
 		l.badID = l.badID || s.finish(s.value(0)) != nil

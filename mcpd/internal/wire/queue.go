@@ -46,7 +46,7 @@ type Queue struct {
 	mu      sync.Mutex
 	w       *writer // nil until Attach
 	busy    bool    // somebody writes, or is about to
-	wait    []piece // what is to be written, oldest first; while busy only its owner removes
+	wait    []piece // what is to be written, oldest first; empty unless busy or w is nil; while busy only its owner removes
 	queued  int64   // bytes of all frames that the kernel has not taken
 	sent    uint64  // the last sequence number given
 	begun   uint64  // see Begun
@@ -110,7 +110,7 @@ func (q *Queue) send(m message) (uint64, error) {
 	q.sent++
 	seq := q.sent
 	q.queued += int64(size)
-	if q.busy || q.w == nil || !q.w.direct() || len(q.wait) > 0 {
+	if q.busy || q.w == nil || !q.w.direct() {
 		q.wait = m.appendPieces(q.wait, seq, 0)
 		if q.w != nil && !q.busy {
 			q.busy = true

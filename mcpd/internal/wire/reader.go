@@ -209,13 +209,10 @@ func (r *Reader) read(to []byte) (int, error) {
 	if err == nil && r.n == 0 {
 		err = io.EOF
 	}
-	if err == nil {
-		return r.n, nil
+	if err != nil {
+		return 0, err
 	}
-	if to == nil {
-		r.drop()
-	}
-	return 0, err
+	return r.n, nil
 }
 
 // readOnce leaves in r.n and r.readErr what a read said. Its own error is from

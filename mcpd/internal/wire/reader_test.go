@@ -328,3 +328,30 @@ func TestReaderClosedSource(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestLexID(t *testing.T) {
+	for _, tt := range []struct {
+		line, id string
+		method   bool
+	}{
+		{`{"id":1,"method":"m"}`, `1`, true},
+		{` { "x" : {"id":2,"method":"n"} , "id" : "a\"\\" } `, `"a\"\\"`, false},
+		{`{"method":"id","id":-7}`, `-7`, true},
+		{`{"a":"\"id\":3,","b":["id",{"id":4}],"id":5`, ``, false},
+		{`{"a":"\"id\":3,","b":["id",{"id":4}],"id":5,`, `5`, false},
+		{`{"id":12x,"method":"m"}`, ``, true}, // the answer must be valid
+		{"{\"id\":\"\xff\",\"method\":\"m\"}", ``, true},
+		{"{\"id\":\"a\tb\",\"method\":\"m\"}", ``, true},
+		{`{"id":1 2,"method":"m"}`, ``, true},
+		{`{"id":null}`, ``, false}, {`{"id":1.5}`, ``, false}, {`{"id":{"a":1}}`, ``, false}, {`{"id":[1]}`, ``, false}, {`{"id":true}`, ``, false},
+		{`{"id":1,"id":1}`, ``, false}, {`{"id":1,"ID":2}`, ``, false}, {`{"\u0069d":1}`, ``, false},
+		{`{"i` + strings.Repeat("d", 100) + `":1,"id":2}`, `2`, false},
+		{`[{"id":1,"method":"m"}]`, ``, false}, {`"id"`, ``, false}, {`x{"id":1}`, ``, false}, {`{}{"id":1}`, ``, false}, {``, ``, false},
+	} {
+		var l idLexer
+		l.feed([]byte(tt.line))
+		if string(l.ID()) != tt.id || l.method != tt.method {
+			t.Errorf("%s: id %q, method %v", tt.line, l.ID(), l.method)
+		}
+	}
+}

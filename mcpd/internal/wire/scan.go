@@ -277,7 +277,6 @@ func (p *parser) result(i int) int {
 // meta scans the _meta object at i.
 func (p *parser) meta(i int) int {
 	env, seen := p.env, uint(0)
-	env.Own = env.Own[:0]
 	w := walk{end: i + 1}
 	kept := false // a member that stays came before
 	for p.next(&w) {
