@@ -72,6 +72,34 @@ type server struct {
 	Instances string            `json:"instances,omitempty"`
 	State     string            `json:"state,omitempty"`
 	Mutations string            `json:"mutations,omitempty"`
+
+	Annotations string              `json:"annotations,omitempty"`
+	Tools       map[string]toolRule `json:"tools,omitempty"`
+}
+
+// toolRule is what the configuration says of one tool.
+type toolRule struct {
+	Class string `json:"class"`
+}
+
+// settings are the members of the configuration beside the servers.
+type settings struct {
+	Limits   limits          `json:"limits,omitzero"`
+	Sync     string          `json:"sync,omitempty"`
+	Recovery pendingSettings `json:"recovery,omitzero"`
+}
+
+// limits are those that tests change; what is left out is the default.
+type limits struct {
+	CallTimeout  string `json:"callTimeout,omitempty"`
+	CancelGrace  string `json:"cancelGrace,omitempty"`
+	DrainTimeout string `json:"drainTimeout,omitempty"`
+	ClientCalls  int    `json:"clientCalls,omitempty"`
+	Calls        int    `json:"calls,omitempty"`
+}
+
+type pendingSettings struct {
+	Pending string `json:"pending,omitempty"`
 }
 
 func (s server) shared() server { s.Scope = "user"; return s }
@@ -80,9 +108,10 @@ func (s server) shared() server { s.Scope = "user"; return s }
 // needs it, a daemon. What carries the directory is ended and looked for at
 // the end of the test.
 type rig struct {
-	t       *testing.T
-	dir     string
-	servers map[string]server
+	t        testing.TB
+	dir      string
+	servers  map[string]server
+	settings settings
 
 	mu     sync.Mutex // guards daemon
 	daemon *daemon
@@ -91,7 +120,7 @@ type rig struct {
 }
 
 // newRig makes a place whose path is short enough for a socket in it.
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "il-")
 	if err != nil {
@@ -141,7 +170,10 @@ func (r *rig) config() string {
 		s.Env = mergeEnv(s.Env, "INTEGRATION_DIR", r.dir)
 		entries[name] = s
 	}
-	text, err := json.MarshalIndent(map[string]any{"mcpServers": entries}, "", "  ")
+	text, err := json.MarshalIndent(struct {
+		Servers map[string]server `json:"mcpServers"`
+		settings
+	}{entries, r.settings}, "", "  ")
 	if err != nil {
 		r.t.Fatal(err)
 	}
