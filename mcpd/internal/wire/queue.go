@@ -27,9 +27,11 @@ type Sink interface {
 
 // QueueOptions are the limits of a Queue.
 type QueueOptions struct {
-	Bound  int64         // bytes that may wait; one frame may exceed it when nothing else waits
-	Stall  time.Duration // without any progress of a write, the queue fails; 0: never
-	OnFail func(error)   // called once when writing fails, with no lock held; may call Close
+	Bound int64         // bytes that may wait; one frame may exceed it when nothing else waits
+	Stall time.Duration // without any progress of a write, the queue fails; 0: never
+	// OnFail is called once when writing fails, on a goroutine of the queue or
+	// of a sender, with no lock of the queue held. It may call Close.
+	OnFail func(error)
 }
 
 // A Queue writes frames to a sink, in the order they were sent, without ever
