@@ -78,13 +78,16 @@ type exchange struct {
 	tokenSpan wire.Span
 	arguments wire.Span
 	meta      wire.Span
-	cuts      []wire.Edit // members of _meta that are for the daemon only
+	edits     [3]wire.Edit // room for those of the request
+	reply     [2]wire.Edit // and of the answer, which may come before the request's are done with
+	cuts      []wire.Edit  // members of _meta that are for the daemon only
 
 	// inst and number are set when the exchange is forwarded, before the server
 	// can answer: the process and the id it knows the request by.
-	inst   atomic.Pointer[instance]
-	number int64
-	seq    uint64 // of the frame in the server's queue; guarded by instance.mu
+	inst    atomic.Pointer[instance]
+	number  int64
+	decimal [12]byte // number, as the server reads it
+	seq     uint64   // of the frame in the server's queue; guarded by instance.mu
 
 	withdrawn atomic.Bool // the client has cancelled it
 
@@ -129,10 +132,8 @@ func (x *exchange) forward() {
 		}
 		return
 	}
-	var number [20]byte
-	id := strconv.AppendInt(number[:0], x.number, 10)
-	var space [4]wire.Edit
-	edits := append(space[:0], wire.Edit{Span: x.idSpan, With: id})
+	id := strconv.AppendInt(x.decimal[:0], x.number, 10)
+	edits := append(x.edits[:0], wire.Edit{Span: x.idSpan, With: id})
 	if x.token != nil {
 		edits = append(edits, wire.Edit{Span: x.tokenSpan, With: id})
 	}
@@ -160,7 +161,7 @@ func (x *exchange) Hold() {
 
 // Refuse answers a request that no permit became free for.
 func (x *exchange) Refuse(err error) {
-	x.dropFrame()
+	x.Drop()
 	x.conn.sendOwn(appendRefusal(nil, x.id, x.kind == kindToolCall, x.conn.session.Era(), refusalOf(err)))
 }
 
@@ -172,7 +173,8 @@ func (x *exchange) refuse(r *refusal) {
 	}
 }
 
-func (x *exchange) dropFrame() {
+// Drop gives back the request's frame where it has not been forwarded.
+func (x *exchange) Drop() {
 	if x.frame != nil {
 		x.frame.Release()
 		x.frame = nil

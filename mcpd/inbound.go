@@ -161,7 +161,7 @@ func (c *conn) cancel(f *wire.Frame) {
 	x := work.(*exchange)
 	x.withdrawn.Store(true)
 	if !running {
-		x.dropFrame()
+		x.Drop()
 		return
 	}
 	if in := x.inst.Load(); in != nil {

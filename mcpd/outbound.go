@@ -118,8 +118,7 @@ func (in *instance) answer(x *exchange, f *wire.Frame, env *wire.Envelope) {
 	if !s.Settle(&x.Call) {
 		return
 	}
-	var space [2]wire.Edit
-	edits := append(space[:0], wire.Edit{Span: env.ID, With: x.id})
+	edits := append(x.reply[:0], wire.Edit{Span: env.ID, With: x.id})
 	if x.kind == kindListen && env.SubscriptionID.Present() {
 		edits = append(edits, wire.Edit{Span: env.SubscriptionID, With: x.id})
 	}
@@ -226,7 +225,7 @@ func (in *instance) clientToken(raw []byte) ([]byte, bool) {
 // own, or, in the stateless era, a stream that the client listens to.
 func (in *instance) clientID(raw []byte) ([]byte, bool) {
 	var key [64]byte
-	if id, ok := in.up.conn.questions.Find(in, string(wire.AppendIDKey(key[:0], raw))); ok {
+	if id, ok := in.up.conn.questions.Withdraw(in, string(wire.AppendIDKey(key[:0], raw))); ok {
 		return id, true
 	}
 	if x := in.find(raw); x != nil {

@@ -32,7 +32,17 @@ type Work interface {
 	Hold()
 	// Refuse answers a call that has waited too long.
 	Refuse(error)
+	// Drop ends a call that waits without an answer: its session is over.
+	Drop()
 }
+
+// A line may be overfull for a moment: a client that asks a hundred things at
+// once is served, one whose calls do not move is told so soon.
+const (
+	burstFactor = 4           // times the line's limit may stand in it
+	burstWait   = time.Second // how long the limit may be exceeded
+	lineFull    = "the line of waiting calls is full"
+)
 
 type stage uint8
 
@@ -52,10 +62,11 @@ type Call struct {
 
 	// guarded by the session's mutex
 	stage     stage
-	free      bool // runs without permits
-	long      bool // counts against the limit of long requests
-	endless   bool // no answer is owed
-	cancelled bool // by the client, who expects no answer any more
+	burst     *time.Timer // of a call that came when the line was full
+	free      bool        // runs without permits
+	long      bool        // counts against the limit of long requests
+	endless   bool        // no answer is owed
+	cancelled bool        // by the client, who expects no answer any more
 }
 
 // Begin registers c under the key of the client's id. It returns ErrDuplicate
@@ -80,12 +91,13 @@ func (s *Session) Begin(c *Call, w Work, key string) error {
 // Submit forwards a begun call as soon as its permits are free and its turn has
 // come: before Submit returns if that is now, else on the goroutine of the
 // session's line. It returns a *BusyError when the line is full; the call is
-// then over. The calls of a session are submitted by one goroutine.
+// then over, as one is already that was cancelled since Begin: of that nothing
+// comes. The calls of a session are submitted by one goroutine.
 func (s *Session) Submit(c *Call) error {
 	s.mu.Lock()
-	if s.state == Closed {
+	if over, err := s.overLocked(c); over {
 		s.mu.Unlock()
-		return ErrClosed
+		return err
 	}
 	if !s.served && s.tryPermits() {
 		s.runLocked(c)
@@ -93,8 +105,8 @@ func (s *Session) Submit(c *Call) error {
 		c.work.Forward()
 		return nil
 	}
-	if len(s.line) >= s.registry.limits.Waiting {
-		err := s.busyErrorLocked("the line of waiting calls is full")
+	if len(s.line) >= s.registry.limits.Waiting*burstFactor {
+		err := s.busyErrorLocked(lineFull)
 		s.endLocked(c)
 		s.mu.Unlock()
 		return err
@@ -102,13 +114,17 @@ func (s *Session) Submit(c *Call) error {
 	s.mu.Unlock()
 	c.work.Hold()
 	s.mu.Lock()
-	if s.state == Closed {
+	if over, err := s.overLocked(c); over {
 		s.mu.Unlock()
-		return ErrClosed
+		c.work.Drop()
+		return err
 	}
 	c.stage = waiting
 	c.deadline = time.Now().Add(s.registry.limits.WaitLimit)
 	s.line = append(s.line, c)
+	if len(s.line) > s.registry.limits.Waiting {
+		c.burst = time.AfterFunc(burstWait, func() { s.endBurst(c) })
+	}
 	if !s.served {
 		s.served = true
 		ctx, cancel := context.WithCancel(context.Background())
@@ -134,9 +150,9 @@ func (s *Session) Pass(c *Call) error { return s.forwardFree(c, false, false) }
 // forwardFree forwards a begun call without a permit.
 func (s *Session) forwardFree(c *Call, long, endless bool) error {
 	s.mu.Lock()
-	if s.state == Closed {
+	if over, err := s.overLocked(c); over {
 		s.mu.Unlock()
-		return ErrClosed
+		return err
 	}
 	if long && s.long >= s.registry.limits.Running {
 		err := s.busyErrorLocked("the limit of long requests is reached")
@@ -155,6 +171,16 @@ func (s *Session) forwardFree(c *Call, long, endless bool) error {
 	s.mu.Unlock()
 	c.work.Forward()
 	return nil
+}
+
+// overLocked reports whether nothing comes of a begun call any more, because its
+// session is closed, which is an error, or because it was cancelled.
+func (s *Session) overLocked(c *Call) (bool, error) {
+	if s.state == Closed {
+		s.endLocked(c)
+		return true, ErrClosed
+	}
+	return c.stage != begun, nil
 }
 
 // tryPermits takes both permits if they are free now.
@@ -188,6 +214,7 @@ func (s *Session) releasePermits() {
 }
 
 func (s *Session) runLocked(c *Call) {
+	c.stopBurst()
 	c.stage = running
 	s.running++
 	s.owed++
@@ -240,10 +267,33 @@ func (s *Session) refuseExpired() {
 		s.line = slices.Delete(s.line, 0, 1)
 		err := s.busyErrorLocked("no permit became free in time")
 		err.Waited = s.registry.limits.WaitLimit
-		s.endLocked(c)
-		s.mu.Unlock()
-		c.work.Refuse(err)
+		s.refuseAndUnlock(c, err)
 	}
+}
+
+// endBurst refuses a call that came when the line was full and still stands
+// beyond its limit.
+func (s *Session) endBurst(c *Call) {
+	s.mu.Lock()
+	i := slices.Index(s.line, c)
+	if i < s.registry.limits.Waiting {
+		s.mu.Unlock()
+		return
+	}
+	s.line = slices.Delete(s.line, i, i+1)
+	err := s.busyErrorLocked(lineFull)
+	err.Waited = burstWait
+	s.refuseAndUnlock(c, err)
+}
+
+// refuseAndUnlock refuses a call that was taken out of the line. The session is
+// not idle before the refusal has been handed on.
+func (s *Session) refuseAndUnlock(c *Call, err *BusyError) {
+	s.owed++
+	s.endLocked(c)
+	s.mu.Unlock()
+	c.work.Refuse(err)
+	s.Answered(c)
 }
 
 func (s *Session) busyErrorLocked(limit string) *BusyError {
@@ -252,11 +302,18 @@ func (s *Session) busyErrorLocked(limit string) *BusyError {
 
 // endLocked takes a call that is not running out of the session.
 func (s *Session) endLocked(c *Call) {
+	c.stopBurst()
 	c.stage = settled
 	if !c.cancelled {
 		delete(s.inFlight, c.key)
 	}
 	s.wakeIdleLocked()
+}
+
+func (c *Call) stopBurst() {
+	if c.burst != nil {
+		c.burst.Stop()
+	}
 }
 
 // Cancel gives up the call in flight under the key on the client's behalf: its

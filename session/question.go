@@ -10,6 +10,7 @@ import (
 // that one process asked can lapse with it. The zero value is ready for use.
 type Questions[O comparable] struct {
 	mu   sync.Mutex // guards the fields below
+	over bool       // nothing more may be asked
 	last int64
 	open map[int64]question[O]
 }
@@ -25,11 +26,11 @@ const MaxQuestions = 256
 
 // Ask records a question of origin under the server's own id and returns the id
 // under which the client is asked: an integer that is unique in the session. It
-// returns false when the client has too many open.
+// returns false when the client has too many open, and after End.
 func (q *Questions[O]) Ask(origin O, key string, id []byte) (int64, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.open) >= MaxQuestions {
+	if q.over || len(q.open) >= MaxQuestions {
 		return 0, false
 	}
 	if q.open == nil {
@@ -49,12 +50,14 @@ func (q *Questions[O]) Answer(n int64) (origin O, id []byte, ok bool) {
 	return open.origin, open.id, ok
 }
 
-// Find returns the client's id of the question that origin asked under key.
-func (q *Questions[O]) Find(origin O, key string) ([]byte, bool) {
+// Withdraw ends the question that origin asked under key and does not want
+// answered any more. It returns the client's id of it.
+func (q *Questions[O]) Withdraw(origin O, key string) (id []byte, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for n, open := range q.open {
 		if open.origin == origin && open.key == key {
+			delete(q.open, n)
 			return strconv.AppendInt(nil, n, 10), true
 		}
 	}
@@ -74,4 +77,24 @@ func (q *Questions[O]) Lapse(origin O) []int64 {
 		}
 	}
 	return lapsed
+}
+
+// Asked is a question as its server knows it.
+type Asked[O comparable] struct {
+	Origin O
+	ID     []byte
+}
+
+// End ends every question, and lets none be asked any more: the client, which
+// sends nothing more, will answer none. It returns who is still to be told.
+func (q *Questions[O]) End() []Asked[O] {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.over = true
+	var asked []Asked[O]
+	for _, open := range q.open {
+		asked = append(asked, Asked[O]{Origin: open.origin, ID: open.id})
+	}
+	q.open = nil
+	return asked
 }
