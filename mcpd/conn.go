@@ -95,10 +95,11 @@ func (c *conn) serve(first time.Time) {
 func (c *conn) nextFrame() (*wire.Frame, error) {
 	for {
 		frame, err := c.in.Next()
+		if err == nil {
+			return frame, nil
+		}
 		var discarded *wire.DiscardedError
 		switch {
-		case err == nil:
-			return frame, nil
 		case errors.As(err, &discarded):
 			c.answerDiscarded(discarded)
 		case errors.Is(err, wire.ErrUnterminated):

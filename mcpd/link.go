@@ -133,11 +133,13 @@ func (l *childLink) read(in *instance, child *proc.Child) {
 	var env wire.Envelope
 	for {
 		f, err := reader.Next()
-		var discarded *wire.DiscardedError
-		switch {
-		case err == nil:
+		if err == nil {
 			in.receive(f, &env)
 			f.Release()
+			continue
+		}
+		var discarded *wire.DiscardedError
+		switch {
 		case errors.As(err, &discarded):
 			in.receiveDiscarded(discarded)
 		case errors.Is(err, wire.ErrUnterminated):
