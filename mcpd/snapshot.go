@@ -85,6 +85,36 @@ func recordFinding(p recovery.Problem, command string, since time.Time) status.F
 	return code.Finding(p.Detail, remedy, since)
 }
 
+// configFindings are the mistakes in a configuration.
+func configFindings(cfg *config.Config) []status.Finding {
+	var all []status.Finding
+	for i := range cfg.Problems {
+		all = append(all, configFinding(&cfg.Problems[i], cfg.Modified))
+	}
+	return all
+}
+
+func configFinding(p *config.Problem, since time.Time) status.Finding {
+	detail := p.Place()
+	if p.Server != "" {
+		detail += fmt.Sprintf(": server %q", p.Server)
+	}
+	return status.Code(p.Code).Finding(detail+": "+p.Message, p.Remedy, since)
+}
+
+// ownFindings say what does not work at this moment in the daemon itself.
+func (d *Daemon) ownFindings() []status.Finding {
+	var all []status.Finding
+	if err := d.status.Err(); err != nil {
+		all = append(all, status.StatusUnwritable.Finding(err.Error(), "", time.Now()))
+	}
+	// Between the loss of a helper and the start of the next there is none.
+	if helper, ok := d.spawner.(interface{ PID() int }); ok && helper.PID() == 0 {
+		all = append(all, status.HelperLost.Finding("its servers ended with it; the daemon starts another within seconds", "interlock daemon restart", time.Now()))
+	}
+	return all
+}
+
 // peerFinding says what is odd about a peer that is served all the same.
 func peerFinding(n endpoint.Note) status.Finding {
 	code := status.PeerNamespace
@@ -105,7 +135,8 @@ func (d *Daemon) Snapshot() status.Snapshot {
 		State:           status.StateRunning,
 		PID:             id.PID,
 		Socket:          p.Socket, StatusPath: p.Status, LogPath: p.Log, RecoveryPath: p.Recovery,
-		StartedAt: d.started,
+		StartedAt:  d.started,
+		ConfigPath: d.config.Load().Path, ConfigModifiedAt: d.config.Load().Modified,
 		Transport: status.Transport,
 		Identity:  statusIdentity(id),
 		Limits:    d.limitsSnapshot(),
@@ -131,6 +162,8 @@ func (d *Daemon) Snapshot() status.Snapshot {
 	}
 	s.ActiveRunsTotal = total
 	s.Findings = append(s.Findings, d.recoveryFindings()...)
+	s.Findings = append(s.Findings, configFindings(d.config.Load())...)
+	s.Findings = append(s.Findings, d.ownFindings()...)
 	status.SortFindings(s.Findings)
 	s.FindingsTotal = len(s.Findings)
 	return s

@@ -33,7 +33,9 @@ type DoctorAnswer struct {
 	Recovery     json.RawMessage `json:"recovery"`
 	SocketExists bool            `json:"socketExists"`
 	PidAlive     bool            `json:"pidAlive"`
-	Findings     []Finding       `json:"findings"`
+	// Checks are the names of what was looked at.
+	Checks   []string  `json:"checks"`
+	Findings []Finding `json:"findings"`
 }
 
 // NewDoctorAnswer returns the answer for a daemon, nil if none is running, and
@@ -52,6 +54,7 @@ func NewDoctorAnswer(daemon *Snapshot, findings []Finding) DoctorAnswer {
 // MarshalJSON encodes the answer with lists that are never null.
 func (a DoctorAnswer) MarshalJSON() ([]byte, error) {
 	type plain DoctorAnswer // without this method
+	a.Checks = append([]string{}, a.Checks...)
 	a.Findings = convert(a.Findings, Finding.canonical)
 	return json.Marshal(plain(a))
 }

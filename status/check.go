@@ -8,7 +8,7 @@ import (
 
 // Check looks at one thing that can be wrong.
 type Check interface {
-	// Name names the check in a few words of lower case, as in "the lock".
+	// Name names the check in lower case, words joined by hyphens.
 	Name() string
 	// Run returns what it found, nothing if all is well. It returns soon after
 	// ctx ends.

@@ -8,15 +8,20 @@ type Code string
 // The codes of findings about the daemon and its directory.
 const (
 	DaemonNotRunning   Code = "daemon_not_running"
+	DaemonStarting     Code = "daemon_starting"
 	DaemonCrashed      Code = "daemon_crashed"
 	DaemonUnresponsive Code = "daemon_unresponsive"
 	DaemonDraining     Code = "daemon_draining"
 	DaemonStopped      Code = "daemon_stopped"
 	DaemonOutdated     Code = "daemon_outdated"
 	DaemonPanic        Code = "daemon_panic"
+	IdentityMismatch   Code = "identity_mismatch"
 	VersionUnsupported Code = "version_unsupported"
+	DirectoryUnknown   Code = "directory_unknown"
 	DirectoryUnsafe    Code = "directory_unsafe"
 	DirectoryLost      Code = "directory_lost"
+	FileUnsafe         Code = "file_unsafe"
+	TemporaryFiles     Code = "temporary_files"
 	SocketPathTooLong  Code = "socket_path_too_long"
 	SocketMissing      Code = "socket_missing"
 	SocketForeign      Code = "socket_foreign"
@@ -27,7 +32,12 @@ const (
 	StatusForeign      Code = "status_foreign"
 	StatusStale        Code = "status_stale"
 	LogUnwritable      Code = "log_unwritable"
+	LogLarge           Code = "log_large"
+	DiskLow            Code = "disk_low"
+	FileSystemRemote   Code = "file_system_remote"
 	DescriptorsLow     Code = "descriptors_low"
+	ClockSkew          Code = "clock_skew"
+	OtherDaemons       Code = "other_daemons"
 	CheckFailed        Code = "check_failed"
 )
 
@@ -52,6 +62,7 @@ const (
 	UpstreamUnconfigured Code = "upstream_unconfigured"
 	HelperLost           Code = "helper_lost"
 	Orphans              Code = "orphans"
+	Zombies              Code = "zombies"
 )
 
 // The codes of findings about runs and leases.
@@ -65,9 +76,10 @@ const (
 	LeaseOverrun        Code = "lease_overrun"
 )
 
-// The codes of findings about the configuration, the same as those of the
-// problems that are found when it is read.
+// The codes of findings about the configuration. But for the first they are those
+// of the problems that are found when it is read.
 const (
+	ConfigOutdated      Code = "config_outdated"
 	ConfigMissing       Code = "config_missing"
 	ConfigUnreadable    Code = "config_unreadable"
 	ConfigWritable      Code = "config_writable"
@@ -107,15 +119,20 @@ type CodeInfo struct {
 func Codes() []CodeInfo {
 	return []CodeInfo{
 		{DaemonNotRunning, Info, "no daemon is running"},
+		{DaemonStarting, Info, "the daemon is starting"},
 		{DaemonCrashed, Warning, "the daemon ended without stopping"},
 		{DaemonUnresponsive, Failure, "the daemon does not answer"},
 		{DaemonDraining, Info, "the daemon is about to end"},
 		{DaemonStopped, Info, "the daemon was stopped on purpose"},
 		{DaemonOutdated, Info, "the daemon is of another build than this program"},
 		{DaemonPanic, Failure, "the daemon met a fault of its own"},
+		{IdentityMismatch, Warning, "the daemon is not the process it says it is"},
 		{VersionUnsupported, Failure, "the daemon speaks another version"},
+		{DirectoryUnknown, Failure, "the directory cannot be worked out"},
 		{DirectoryUnsafe, Failure, "the directory is not private"},
 		{DirectoryLost, Failure, "the directory is gone or replaced"},
+		{FileUnsafe, Failure, "a file of the daemon's is not private"},
+		{TemporaryFiles, Info, "files of interrupted writes are left"},
 		{SocketPathTooLong, Failure, "the path of the socket is too long"},
 		{SocketMissing, Failure, "the socket is missing"},
 		{SocketForeign, Failure, "the socket is not this daemon's"},
@@ -126,7 +143,12 @@ func Codes() []CodeInfo {
 		{StatusForeign, Failure, "the status file is another daemon's"},
 		{StatusStale, Warning, "the status file is out of date"},
 		{LogUnwritable, Warning, "the log cannot be written"},
+		{LogLarge, Warning, "a log is larger than it may be"},
+		{DiskLow, Warning, "the disk is almost full"},
+		{FileSystemRemote, Warning, "the directory is on a network file system"},
 		{DescriptorsLow, Warning, "few file descriptors are left"},
+		{ClockSkew, Info, "the clock was set back"},
+		{OtherDaemons, Info, "you run other daemons"},
 		{CheckFailed, Warning, "a check could not be made"},
 
 		{PeerRefused, Warning, "a process was refused"},
@@ -145,6 +167,7 @@ func Codes() []CodeInfo {
 		{UpstreamUnconfigured, Info, "a server runs that is no longer configured"},
 		{HelperLost, Failure, "the process that keeps the servers is gone"},
 		{Orphans, Warning, "processes of an earlier daemon are left"},
+		{Zombies, Warning, "processes that have ended are not reaped"},
 
 		{RecoveryPending, Warning, "calls ended with an unknown outcome"},
 		{RecoveryUnreadable, Failure, "the recovery file cannot be read"},
@@ -154,6 +177,7 @@ func Codes() []CodeInfo {
 		{StateUnwritable, Failure, "calls cannot be recorded"},
 		{LeaseOverrun, Warning, "a call outlived its lease"},
 
+		{ConfigOutdated, Info, "the daemon has not read the configuration as it is now"},
 		{ConfigMissing, Failure, "the configuration is missing"},
 		{ConfigUnreadable, Failure, "the configuration cannot be read"},
 		{ConfigWritable, Warning, "others can write the configuration"},

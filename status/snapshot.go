@@ -33,11 +33,16 @@ type Snapshot struct {
 	State           State `json:"state"`
 	PID             int   `json:"pid"`
 	// Socket, StatusPath, LogPath and RecoveryPath are absolute.
-	Socket       string    `json:"socket"`
-	StatusPath   string    `json:"statusPath"`
-	LogPath      string    `json:"logPath"`
-	RecoveryPath string    `json:"recoveryPath"`
-	StartedAt    time.Time `json:"startedAt"`
+	Socket       string `json:"socket"`
+	StatusPath   string `json:"statusPath"`
+	LogPath      string `json:"logPath"`
+	RecoveryPath string `json:"recoveryPath"`
+	// ConfigPath is the configuration file, empty if there is no place for one.
+	// ConfigModifiedAt is when it was written last before the daemon read it,
+	// zero if it was not there.
+	ConfigPath       string    `json:"configPath,omitempty"`
+	ConfigModifiedAt time.Time `json:"configModifiedAt,omitzero"`
+	StartedAt        time.Time `json:"startedAt"`
 	// Transport is [Transport].
 	Transport string `json:"transport"`
 	// ClientSessions is how many sessions are open, listed or not.
@@ -192,7 +197,7 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 
 // canonical returns a copy of s as it is encoded; it shares no list with s.
 func (s Snapshot) canonical() Snapshot {
-	s.StartedAt = s.StartedAt.UTC()
+	s.StartedAt, s.ConfigModifiedAt = s.StartedAt.UTC(), s.ConfigModifiedAt.UTC()
 	s.ActiveRuns = convert(s.ActiveRuns, func(r Run) Run {
 		r.RequestID, r.OwnerID, r.StartedAt = clip(r.RequestID, maxName), clip(r.OwnerID, maxName), r.StartedAt.UTC()
 		return r

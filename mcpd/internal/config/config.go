@@ -19,6 +19,8 @@ type Config struct {
 	// Missing is true if there is no file. The built-in server local is then
 	// served.
 	Missing bool
+	// Modified is when the file was written last before it was read.
+	Modified time.Time
 	// Broken is set if the file as a whole could not be understood. No server
 	// is then configured, and sessions are to be told why.
 	Broken *Problem
@@ -254,7 +256,7 @@ func Load(path string, named bool) (*Config, error) {
 		Sync:            SyncCrash,
 		RecoveryPending: PendingWarn,
 	}
-	data, mode, err := readFile(path)
+	data, info, err := readFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && named:
 		return nil, fmt.Errorf("reading configuration: %w", &Problem{
@@ -268,7 +270,8 @@ func Load(path string, named bool) (*Config, error) {
 		cfg.breakWith(Problem{Code: CodeUnreadable, File: path, Message: err.Error(), Remedy: "make it a regular file that you can read"})
 		return cfg, nil
 	}
-	if mode&0o002 != 0 {
+	cfg.Modified = info.ModTime()
+	if info.Mode()&0o002 != 0 {
 		cfg.Problems = append(cfg.Problems, Problem{
 			Code: CodeWritable, File: path, Note: true,
 			Message: "every user of this machine can write the file, and so run commands as you",
@@ -287,30 +290,30 @@ func (c *Config) breakWith(p Problem) {
 
 // readFile reads a regular file within maxFileBytes. Its errors do not repeat
 // the path.
-func readFile(path string) ([]byte, fs.FileMode, error) {
+func readFile(path string) ([]byte, fs.FileInfo, error) {
 	if path == "" {
-		return nil, 0, fs.ErrNotExist
+		return nil, nil, fs.ErrNotExist
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, 0, bare(err)
+		return nil, nil, bare(err)
 	}
 	if !info.Mode().IsRegular() { // reading a pipe could wait for ever
-		return nil, 0, errors.New("it is not a regular file")
+		return nil, nil, errors.New("it is not a regular file")
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, 0, bare(err)
+		return nil, nil, bare(err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
-		return nil, 0, bare(err)
+		return nil, nil, bare(err)
 	}
 	if len(data) > maxFileBytes {
-		return nil, 0, fmt.Errorf("it has more than %d MiB", maxFileBytes>>20)
+		return nil, nil, fmt.Errorf("it has more than %d MiB", maxFileBytes>>20)
 	}
-	return data, info.Mode(), nil
+	return data, info, nil
 }
 
 // bare takes the operation and the path off an error of package os.

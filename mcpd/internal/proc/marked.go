@@ -6,4 +6,6 @@ type Marked struct {
 	StartTicks uint64 // when it started, in clock ticks since boot
 	Marker     string
 	Comm       string // its name, as the kernel has it
+	Parent     int    // pid of its parent
+	Helper     bool   // whether it is a spawn helper
 }

@@ -12,3 +12,9 @@ func FindMarked(string) ([]Marked, error) { return nil, errors.ErrUnsupported }
 func EndMarked(context.Context, string, func(pid int) bool) ([]int, error) {
 	return nil, errors.ErrUnsupported
 }
+
+// Stopped returns false: nothing shows it cheaply here.
+func Stopped(int) bool { return false }
+
+// Zombies returns none, as FindMarked does.
+func Zombies(int) []int { return nil }

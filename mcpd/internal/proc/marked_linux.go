@@ -36,7 +36,10 @@ func FindMarked(prefix string) ([]Marked, error) {
 			continue
 		}
 		if s, err := readStat(pid); err == nil {
-			found = append(found, Marked{PID: pid, StartTicks: s.start, Marker: marker, Comm: s.comm})
+			found = append(found, Marked{
+				PID: pid, StartTicks: s.start, Marker: marker, Comm: s.comm,
+				Parent: s.ppid, Helper: IsHelper(argvOf(pid)),
+			})
 		}
 	}
 	slices.SortFunc(found, func(a, b Marked) int { return a.PID - b.PID })
@@ -135,4 +138,30 @@ func markerOf(pid int) string {
 		}
 	}
 	return ""
+}
+
+// argvOf returns the command line of a process, nil if it cannot be read.
+func argvOf(pid int) []string {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+}
+
+// Stopped reports whether a signal such as SIGSTOP holds the process.
+func Stopped(pid int) bool {
+	s, err := readStat(pid)
+	return err == nil && (s.state == 'T' || s.state == 't')
+}
+
+// Zombies returns the children of a process that have ended and were not reaped.
+func Zombies(parent int) []int {
+	var found []int
+	for _, pid := range pids() {
+		if s, err := readStat(pid); err == nil && s.ppid == parent && s.state == 'Z' {
+			found = append(found, pid)
+		}
+	}
+	return found
 }
