@@ -311,10 +311,9 @@ func nextFrame(data []byte, off int) int {
 
 // scan is what reading a segment found.
 type scan struct {
-	entries []*entry
-	size    int64 // what the header says
-	end     int64 // where the next frame goes: behind the last intact one
-	torn    int64 // bytes from end on that a cut-short write left; 0 for none
+	size int64 // what the header says
+	end  int64 // where the next frame goes: behind the last intact one
+	torn int64 // bytes from end on that a cut-short write left; 0 for none
 	// holes says that intact frames follow a place that never reached the disk: end
 	// cannot be written to.
 	holes   bool
@@ -322,9 +321,9 @@ type scan struct {
 	foreign bool   // written by another version; nothing else was read
 }
 
-// scanSegment reads every intact record of a segment and judges the rest. boot is
-// the present boot of the machine.
-func scanSegment(data []byte, boot string) scan {
+// scanSegment hands every intact record of a segment to take, and judges the rest.
+// boot is the present boot of the machine.
+func scanSegment(data []byte, boot string, take func(*entry)) scan {
 	var s scan
 	if len(data) == 0 {
 		s.damage = "it is empty"
@@ -361,7 +360,7 @@ func scanSegment(data []byte, boot string) scan {
 		if e, err := decodeEntry(body); err != nil {
 			s.damage = err.Error()
 		} else {
-			s.entries = append(s.entries, e)
+			take(e)
 			switch e.kind {
 			case kindOpened:
 				lastBoot = e.boot

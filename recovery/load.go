@@ -21,7 +21,7 @@ const (
 // changes nothing on disk.
 type loaded struct {
 	begun  map[string]*begun
-	ended  map[string]*entry
+	ended  map[string]ending
 	acked  map[string]time.Time
 	filed  map[string]Record // runs of the intact recovery file
 	loose  map[string]Record // runs salvaged from damaged recovery files
@@ -40,6 +40,13 @@ type loaded struct {
 	problems []Problem
 }
 
+// ending is an end record.
+type ending struct {
+	outcome Outcome
+	reason  string
+	at      time.Time
+}
+
 // begun is a begin record and the boot of the daemon that wrote it.
 type begun struct {
 	run  Record
@@ -48,7 +55,7 @@ type begun struct {
 
 func newLoaded() *loaded {
 	return &loaded{
-		begun: map[string]*begun{}, ended: map[string]*entry{}, acked: map[string]time.Time{},
+		begun: map[string]*begun{}, ended: map[string]ending{}, acked: map[string]time.Time{},
 		filed: map[string]Record{}, loose: map[string]Record{},
 	}
 }
@@ -76,7 +83,7 @@ func (l *loaded) loadCorrupt(o Options) error {
 	}
 	for _, name := range journals {
 		if data, _, ok := l.read(o, name, maxSegment); ok {
-			l.take(scanSegment(data, o.BootID).entries)
+			scanSegment(data, o.BootID, l.taker())
 		}
 		l.corrupt = append(l.corrupt, name)
 		l.problems = append(l.problems, damaged(o, CodeDamaged, "journal", name, "it was set aside earlier"))
@@ -128,7 +135,7 @@ func (l *loaded) loadJournal(o Options) {
 		return
 	}
 	l.journalFound, l.journalData = true, data
-	l.journal = scanSegment(data, o.BootID)
+	l.journal = scanSegment(data, o.BootID, l.taker())
 	if size > maxSegment {
 		l.journal.damage = fmt.Sprintf("it has %d bytes, more than are ever written", size)
 	}
@@ -140,7 +147,6 @@ func (l *loaded) loadJournal(o Options) {
 		})
 		return
 	}
-	l.take(l.journal.entries)
 	if l.journal.damage != "" {
 		l.damage(o, CodeDamaged, "journal", o.Journal, l.journal.damage)
 	}
@@ -171,10 +177,11 @@ func (l *loaded) read(o Options, name string, limit int64) (data []byte, size in
 	return nil, 0, false
 }
 
-// take adds journal records, in any order and any number of times.
-func (l *loaded) take(entries []*entry) {
+// taker returns a function that adds the records of one journal, in any order and any
+// number of times.
+func (l *loaded) taker() func(*entry) {
 	boot := ""
-	for _, e := range entries {
+	return func(e *entry) {
 		switch e.kind {
 		case kindOpened:
 			boot = e.boot
@@ -185,10 +192,10 @@ func (l *loaded) take(entries []*entry) {
 				l.begun[e.run.RequestID] = &begun{e.run, boot}
 			}
 		case kindEnd:
-			l.ended[e.run.RequestID] = e
+			l.ended[e.run.RequestID] = ending{e.run.Outcome, e.run.Reason, instant(e.at)}
 		case kindAck:
 			for _, id := range e.ids {
-				l.acked[id] = time.Unix(0, e.at)
+				l.acked[id] = instant(e.at)
 			}
 		}
 	}
@@ -218,9 +225,9 @@ func (l *loaded) pending(boot string) (runs map[string]Record, interrupted int) 
 	}
 	for id, b := range l.begun {
 		r := b.run
-		end := l.ended[id]
+		end, ended := l.ended[id]
 		switch {
-		case end == nil:
+		case !ended:
 			r.Outcome, r.Reason = OutcomeUnknown, reasonDaemonDied
 			if b.boot != "" && boot != "" && b.boot != boot {
 				r.Reason = reasonRebooted
@@ -230,15 +237,15 @@ func (l *loaded) pending(boot string) (runs map[string]Record, interrupted int) 
 					interrupted++
 				}
 			}
-		case end.run.Outcome == OutcomeUnknown:
-			r.Outcome, r.Reason = OutcomeUnknown, end.run.Reason
+		case end.outcome == OutcomeUnknown:
+			r.Outcome, r.Reason = OutcomeUnknown, end.reason
 		default:
 			continue
 		}
 		add(r)
 	}
 	for id, r := range l.loose {
-		if end := l.ended[id]; end == nil || end.run.Outcome == OutcomeUnknown {
+		if end, ended := l.ended[id]; !ended || end.outcome == OutcomeUnknown {
 			add(r)
 		}
 	}
@@ -250,10 +257,10 @@ func (l *loaded) pending(boot string) (runs map[string]Record, interrupted int) 
 func (l *loaded) recent(remember func(Record, Outcome, time.Time)) {
 	for id, b := range l.begun {
 		acked, gone := l.acked[id]
-		end := l.ended[id]
+		end, ended := l.ended[id]
 		switch {
-		case end != nil && end.run.Outcome != OutcomeUnknown:
-			remember(b.run, end.run.Outcome, time.Unix(0, end.at))
+		case ended && end.outcome != OutcomeUnknown:
+			remember(b.run, end.outcome, end.at)
 		case gone:
 			remember(b.run, OutcomeUnknown, acked)
 		}
