@@ -13,7 +13,13 @@ func newConnect(place *mcpd.Place, std streams) *cobra.Command {
 		Short: "Connect an MCP client on stdin and stdout to a server of the daemon",
 		Long: `connect is what an MCP client runs in place of a server: it speaks MCP on
 stdin and stdout, and the daemon does the rest. The daemon is started if none
-runs. Without NAME the session is the only server there is.`,
+runs. NAME is that of a server in the configuration, or "local" for the built-in
+file tools; it may be left out where there is only one.
+
+The server runs in the working directory and the environment of this command.`,
+		Example: `  In a client's configuration, a server named "memory" becomes
+
+    "memory": {"command": "interlock", "args": ["connect", "memory"]}`,
 		Args: func(c *cobra.Command, args []string) error {
 			if err := cobra.MaximumNArgs(1)(c, args); err != nil {
 				return &usageError{err}
@@ -28,6 +34,6 @@ runs. Without NAME the session is the only server there is.`,
 			return mcpd.Connect(c.Context(), o)
 		},
 	}
-	c.Flags().StringVar(&project, "project", "", "root of the client's project (default $CLAUDE_PROJECT_DIR, or the git work tree)")
+	c.Flags().StringVar(&project, "project", "", "`directory` of the client's project (default $CLAUDE_PROJECT_DIR, or the git work tree)")
 	return c
 }

@@ -22,7 +22,10 @@ socket. It gives every client an isolated session, runs the configured MCP
 servers for it, and leaves no process behind.
 
 To use a configured server through interlock, make "interlock connect NAME"
-its command in the client's configuration.`,
+its command in the client's configuration. The daemon starts by itself.`,
+		Example: `  interlock demo             see it at work; touches nothing of yours
+  interlock connect memory   what a client runs in place of the server "memory"
+  interlock daemon status    who is connected, what runs`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
@@ -34,10 +37,10 @@ its command in the client's configuration.`,
 	root.SetErr(std.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	flags := root.PersistentFlags()
-	flags.StringVar(&place.Dir, "dir", "", "directory of the daemon (default $INTERLOCK_DIR or ~/.local/state/interlock)")
-	flags.StringVar(&place.Socket, "socket", "", "socket of the daemon; without --dir its parent is the directory")
-	flags.StringVar(&place.Status, "status", "", "status file of the daemon")
-	flags.StringVar(&place.Config, "config", "", "configuration file (default ~/.config/interlock/config.json)")
+	flags.StringVar(&place.Dir, "dir", "", "the daemon's `directory` (default $INTERLOCK_DIR, or ~/.local/state/interlock)")
+	flags.StringVar(&place.Socket, "socket", "", "the daemon's socket `file`; without --dir, its parent is the directory")
+	flags.StringVar(&place.Status, "status", "", "the daemon's status `file`, where it is not in the directory")
+	flags.StringVar(&place.Config, "config", "", "the configuration `file` (default ~/.config/interlock/config.json)")
 	root.AddCommand(newConnect(&place, std), newDaemon(&place, std), newDemo(std), newVersion(std))
 	return root
 }
