@@ -411,23 +411,16 @@ func Stop(ctx context.Context, place Place, report func(StopStep)) error {
 	if err != nil {
 		return err
 	}
-	if !held {
-		return ErrNotRunning
+	s, err := toStop(ctx, paths, held)
+	if err != nil {
+		return err
 	}
 	if err := life.SetStopMarker(paths.Dir, time.Now()); err != nil {
 		return err
 	}
-	s, err := status.Read(paths.Status)
-	if err != nil {
-		return fmt.Errorf("finding the daemon to stop: %w", err)
-	}
-	id := s.Identity
 	return life.Stop(ctx, life.StopPlan{
-		Identity: life.Identity{
-			PID: s.PID, StartTicks: id.StartTicks, BootID: id.BootID, PIDNamespace: id.PIDNamespace,
-			Instance: id.Instance, UID: uint32(id.UID), Build: id.Build,
-		},
-		Graces: life.Graces{Ask: stopAsk},
+		Identity: identityOf(&s),
+		Graces:   life.Graces{Ask: stopAsk},
 		Ask: func(ctx context.Context) error {
 			r, err := dialControl(ctx, paths)
 			if err != nil {
@@ -442,6 +435,24 @@ func Stop(ctx context.Context, place Place, report func(StopStep)) error {
 			}
 		},
 	})
+}
+
+// toStop finds out which process the daemon is. One whose status file is damaged,
+// or whose lock was removed, says so itself.
+func toStop(ctx context.Context, paths endpoint.Paths, held bool) (status.Snapshot, error) {
+	s, err := status.Read(paths.Status)
+	if err == nil && held {
+		return s, nil
+	}
+	live, askErr := askStatus(ctx, paths)
+	switch {
+	case askErr == nil:
+		return *live, nil
+	case !held:
+		return s, ErrNotRunning
+	default:
+		return s, fmt.Errorf("finding the daemon to stop: %w", err)
+	}
 }
 
 // stopAsk is how long a daemon that was asked to stop may take: its drain, and

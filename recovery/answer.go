@@ -59,6 +59,14 @@ func stateOf(path string, at time.Time, epoch uint64, runs []Record, problems []
 	}
 }
 
+// Pending returns the runs of the state, oldest first.
+func (s State) Pending() []Record {
+	if s.Recovery == nil {
+		return nil
+	}
+	return s.Recovery.Runs
+}
+
 // State returns what is pending now.
 func (j *Journal) State() State {
 	return stateOf(j.o.Recovery, j.recoveredAt, j.number, j.Pending(), j.Problems())

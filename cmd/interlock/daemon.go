@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -23,7 +22,11 @@ func newDaemon(place *mcpd.Place, std streams) *cobra.Command {
 		Args:  noArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(newServe(place, std), newStart(place, std), newStop(place, std), newRestart(place, std), newStatus(place, std))
+	c.AddCommand(
+		newServe(place, std), newStart(place, std), newStop(place, std), newRestart(place, std),
+		newStatus(place, std), newDoctor(place, std), newLogs(place, std), newHistory(place, std),
+		newRecovery(place, std), newUnit(place, std),
+	)
 	return c
 }
 
@@ -65,7 +68,10 @@ func newStart(place *mcpd.Place, std streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "start",
 		Short: "Start the daemon in the background",
-		Args:  noArgs,
+		Long: `start starts the daemon and returns when it accepts connections, or says in the
+daemon's own words why it does not. One that runs already is left alone, which
+is no error. A client that connects starts the daemon by itself.`,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			pid, already, err := mcpd.Start(c.Context(), *place)
 			switch {
@@ -85,8 +91,12 @@ func newStop(place *mcpd.Place, std streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the daemon and its servers",
-		Args:  noArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return stop(c.Context(), *place, std) },
+		Long: `stop ends the daemon and returns when it is gone, and its servers with it. Calls
+in flight have limits.drainTimeout to end. A daemon that does not end when asked
+is sent SIGTERM, then SIGKILL, each only once it is certain that the process is
+the daemon. That none runs is no error.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return stop(c.Context(), *place, std) },
 	}
 }
 
@@ -110,7 +120,9 @@ func newRestart(place *mcpd.Place, std streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart",
 		Short: "Stop the daemon and start it again",
-		Args:  noArgs,
+		Long: `restart is stop and then start: it puts a new version into service, or limits
+that were changed in the configuration. Open sessions end.`,
+		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := stop(c.Context(), *place, std); err != nil {
 				return err
@@ -122,29 +134,4 @@ func newRestart(place *mcpd.Place, std streams) *cobra.Command {
 			return err
 		},
 	}
-}
-
-func newStatus(place *mcpd.Place, std streams) *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "status",
-		Short: "Show the daemon's sessions and servers",
-		Args:  noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
-			defer cancel()
-			s, err := mcpd.Status(ctx, *place)
-			if err != nil && s.PID == 0 {
-				return err
-			}
-			if asJSON {
-				out := json.NewEncoder(std.out)
-				out.SetIndent("", "  ")
-				return errors.Join(out.Encode(s), err)
-			}
-			return errors.Join(status.WriteText(std.out, s, time.Now()), err)
-		},
-	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return c
 }

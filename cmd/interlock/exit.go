@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"interlock/mcpd"
+	"interlock/status"
 )
 
 // exitCode is what the process ends with. docs/cli.md has the same table.
@@ -31,13 +32,22 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
+// verdict is an exit code whose reason has been printed as the answer.
+type verdict exitCode
+
+func (v verdict) Error() string { return fmt.Sprintf("exit code %d", int(v)) }
+
 // codeOf is the table from errors to exit codes.
 func codeOf(err error) exitCode {
+	var said verdict
 	var usage *usageError
+	var set *mcpd.SetError
 	var remote *mcpd.RemoteError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &said):
+		return exitCode(said)
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.Is(err, mcpd.ErrNotRunning):
@@ -46,6 +56,8 @@ func codeOf(err error) exitCode {
 		return exitNotVerified
 	case errors.Is(err, mcpd.ErrDaemonEnded):
 		return exitDaemonEnded
+	case errors.As(err, &set):
+		return exitPending
 	case errors.As(err, &remote):
 		return exitRefused
 	case errors.Is(err, context.Canceled):
@@ -57,8 +69,9 @@ func codeOf(err error) exitCode {
 
 // report says what went wrong and returns the exit code.
 func report(w io.Writer, err error) int {
-	if err != nil {
-		fmt.Fprintf(w, "interlock: %v\n", err)
+	var said verdict
+	if err != nil && !errors.As(err, &said) {
+		fmt.Fprintf(w, "interlock: %s\n", status.EscapeText(err.Error()))
 	}
 	return int(codeOf(err))
 }
