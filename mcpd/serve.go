@@ -95,12 +95,13 @@ func serve(ctx context.Context, place Place, o ServeOptions, notifier *life.Noti
 	previous, _ := status.Read(paths.Status) // of a daemon that has crashed, if there is one
 	writer := status.NewWriter(paths.Status, statusInterval)
 	defer func() { err = errors.Join(err, writer.Close(err == nil)) }()
-	// From here on the next daemon can find what this one leaves behind.
+	// Until that is done the file names the daemon to sweep after, should this one
+	// be killed too; from then on it names this one.
+	sweep(ctx, previous.Identity.Instance, logs.daemon)
 	writer.Update(func() status.Snapshot { return starting(paths, identity) })
 	if err := writer.Flush(); err != nil {
 		logs.daemon.Warn("writing the status file", zap.Error(err))
 	}
-	sweep(ctx, previous.Identity.Instance, logs.daemon)
 	journal, report, err := recovery.Open(recoveryOptions(place, paths, cfg, identity))
 	if err != nil {
 		return err
