@@ -371,7 +371,7 @@ func scanSegment(data []byte, boot string, take func(*entry)) scan {
 		off += n
 		s.end = int64(off)
 	}
-	rest := bytes.TrimRight(data[min(off, len(data)):], "\x00")
+	rest := trimZeros(data[min(off, len(data)):])
 	s.torn = int64(len(rest))
 	if bytes.HasSuffix(rest, []byte(endMark)) {
 		gaps = append(gaps, gap{s.end, lastBoot})
@@ -383,6 +383,15 @@ func scanSegment(data []byte, boot string, take func(*entry)) scan {
 		}
 	}
 	return s
+}
+
+// trimZeros cuts the zeros at the end, which are most of a segment, page by page.
+func trimZeros(b []byte) []byte {
+	var page [4096]byte
+	for len(b) >= len(page) && bytes.Equal(b[len(b)-len(page):], page[:]) {
+		b = b[:len(b)-len(page)]
+	}
+	return bytes.TrimRight(b, "\x00")
 }
 
 // gap is a place without an intact frame where one was written.

@@ -198,7 +198,8 @@ func (m *memFS) SyncDir(dir string) error {
 	return err
 }
 
-// content returns a file's bytes; put sets them.
+// content returns a file's bytes; put sets them, in a file system of which no loss of
+// power is asked.
 func (m *memFS) content(name string) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -211,7 +212,8 @@ func (m *memFS) content(name string) []byte {
 func (m *memFS) put(name string, data []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.names[name] = &inode{data: slices.Clone(data), durable: slices.Clone(data), dirty: map[int]bool{}}
+	data = slices.Clone(data)
+	m.names[name] = &inode{data: data, durable: data, dirty: map[int]bool{}}
 	m.durable[name] = m.names[name]
 }
 
