@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // config is how the process behaves, calls apart.
@@ -45,7 +46,7 @@ func main() {
 	flag.Parse()
 	if *linger {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
-		select {}
+		forever()
 	}
 	if err := run(c, os.Stdin, os.Stdout); err != nil {
 		log.Fatal(err)
@@ -95,7 +96,7 @@ func run(c config, in io.Reader, out *os.File) error {
 	s.note("eof", "")
 	s.endOfInput()
 	if c.stay {
-		select {}
+		forever()
 	}
 	return nil
 }
@@ -114,4 +115,12 @@ func (s *server) startChild() error {
 	}
 	s.note("child", fmt.Sprint(cmd.Process.Pid))
 	return nil
+}
+
+// forever does not return. Blocked for good, a process without other goroutines
+// is ended by its own runtime.
+func forever() {
+	for {
+		time.Sleep(time.Hour)
+	}
 }
