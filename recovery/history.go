@@ -55,6 +55,7 @@ type history struct {
 
 	mu        sync.Mutex // guards the fields below; not held over I/O
 	unwritten []Call
+	spare     []Call // what unwritten was before the last flush, to be filled again
 	dropped   uint64
 
 	// turn holds a value while somebody uses the files.
@@ -104,8 +105,9 @@ func (h *history) flush() error {
 	defer func() { <-h.turn }()
 	h.mu.Lock()
 	calls := h.unwritten
-	h.unwritten = nil
+	h.unwritten, h.spare = h.spare[:0], nil
 	h.mu.Unlock()
+	defer h.reuse(calls)
 	if len(calls) == 0 {
 		return nil
 	}
@@ -117,6 +119,14 @@ func (h *history) flush() error {
 		return fmt.Errorf("writing history %q: %w", h.name, err)
 	}
 	return nil
+}
+
+// reuse keeps the memory of calls that are written: they come in equal numbers.
+func (h *history) reuse(calls []Call) {
+	clear(calls)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.spare = calls
 }
 
 // write appends calls, beginning a new file when the present one is full. The caller
