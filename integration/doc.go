@@ -23,6 +23,7 @@
 //	-ways direct,bridge,socket   the ways from a client to a server that are tested; with
 //	                             direct alone the tests test themselves, without interlock
 //	-calls 10000                 how many calls the isolation load makes
+//	-interlock PATH              the binary to test, instead of one built from this module
 //	-long                        the long forms: a line of 1 GiB instead of 100 MiB
 //
 // The benchmark is a program, integration/bench.

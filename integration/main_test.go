@@ -16,6 +16,7 @@ import (
 var (
 	waysFlag  = flag.String("ways", "direct,bridge,socket", "comma-separated `ways` from a client to a server to test")
 	callsFlag = flag.Int("calls", 10_000, "how many `calls` the isolation load makes")
+	binFlag   = flag.String("interlock", "", "`path` of the binary to test (default: built from this module)")
 	longFlag  = flag.Bool("long", false, "run the long forms of the tests that have one")
 )
 
@@ -54,6 +55,11 @@ func build(bin string) error {
 	}
 	if slices.Equal(ways(), []way{direct}) {
 		return nil
+	}
+	if *binFlag != "" {
+		path, err := filepath.Abs(*binFlag)
+		programs.interlock = path
+		return err
 	}
 	programs.interlock = filepath.Join(bin, "interlock")
 	args := []string{"interlock/cmd/interlock"}

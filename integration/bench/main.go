@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,7 +83,7 @@ func run(ctx context.Context, o options) (err error) {
 	}
 	setups, err := setUp(o, dir)
 	defer func() {
-		for _, s := range setups {
+		for _, s := range slices.Backward(setups) { // clients before what they are connected to
 			s.close()
 		}
 	}()

@@ -189,8 +189,12 @@ func setUp(o options, dir string) (setups []*setup, err error) {
 	}
 	for _, step := range []func() error{
 		func() error { return daemon("echo", self, "peer", "echo", paths["echo"]) },
-		func() error { return daemon("relay", append([]string{self, "peer", "relay", paths["relay"]}, server...)...) },
-		func() error { return daemon("interlock", o.binary, "daemon", "serve", "--dir", home, "--config", config) },
+		func() error {
+			return daemon("relay", append([]string{self, "peer", "relay", paths["relay"]}, server...)...)
+		},
+		func() error {
+			return daemon("interlock", o.binary, "daemon", "serve", "--dir", home, "--config", config)
+		},
 		func() error {
 			return connect(&setup{name: "echo"}, daemons["echo"], false, "", func() (*client, error) { return dial(paths["echo"]) })
 		},
