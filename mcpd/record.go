@@ -10,6 +10,7 @@ import (
 	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/wire"
 	"interlock/recovery"
+	"interlock/session"
 )
 
 // record writes the begin record of a call that may change something. When it
@@ -123,11 +124,24 @@ func (x *exchange) lost(cause *refusal, mayHaveBegun bool) {
 		r.message += ". The call may have taken effect: check before you repeat it."
 	}
 	r.data.Outcome = string(outcome)
-	x.end(outcome, strings.ToValidUTF8(cause.data.Code, ""))
+	x.end(outcome, x.reason(cause))
 	if x.run != nil {
 		r.data.Run = x.run.ID()
 	}
 	x.refuse(&r)
+}
+
+// reason is the word in the record for why a call was not answered. A server whose
+// session is over is ended by the daemon: then the end of the session is the reason.
+func (x *exchange) reason(cause *refusal) string {
+	switch {
+	case x.conn.session.Snapshot().State != session.Closed:
+		return cause.data.Code
+	case x.conn.d.sessions.Draining():
+		return codeDraining.name()
+	default:
+		return "client_left"
+	}
 }
 
 // outcomeOf is how a call ended that its server has answered.
