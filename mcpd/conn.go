@@ -16,11 +16,13 @@ import (
 	"interlock/session"
 )
 
-// Bounds of a connection's output: how much may wait for a slow reader, and how
-// long no byte of it may go.
+// Bounds of a connection's output: how much of its server's may wait for a slow
+// reader, one frame more not counted; how much of the daemon's own besides; and
+// how long no byte of it may go.
 const (
-	outputBound = 8 << 20
-	outputStall = 10 * time.Second
+	outputBound    = 8 << 20
+	ownOutputBound = 1 << 20
+	outputStall    = 10 * time.Second
 )
 
 // refusedLinger is how long a client that got no session is told why, in the
@@ -52,7 +54,7 @@ func (d *Daemon) newConn(nc *net.UnixConn, peer endpoint.Peer) *conn {
 	c := &conn{d: d, peer: peer, nc: nc}
 	c.in = wire.NewReader(nc, d.budget.Account(d.limits.SessionBudget), wire.ReaderOptions{MaxFrame: int(d.limits.Frame)})
 	c.out = wire.NewQueue(wire.QueueOptions{
-		Bound: outputBound,
+		Bound: outputBound + d.limits.Frame + ownOutputBound,
 		Stall: outputStall,
 		// Without its output a connection is of no use: the reader ends it.
 		OnFail: func(error) { nc.Close() },
@@ -78,6 +80,7 @@ func (c *conn) serve(first time.Time) {
 	c.nc.SetReadDeadline(time.Time{})
 	if control := c.open(frame); control {
 		c.serveControl(frame)
+		c.out.Flush(context.Background()) // ends with the client's reading at the latest
 		return
 	}
 	for {
@@ -178,11 +181,11 @@ func (c *conn) openSession(h Hello, helloID []byte) {
 }
 
 // refuseSession tells the client for a while, in the answer to each of its
-// requests, why it has no session; the read deadline then ends the connection.
+// requests, why it has no session; the connection is then closed.
 func (c *conn) refuseSession(r *refusal, helloID []byte) {
 	c.d.counters.refusedSessions.Add(1)
 	c.refusal = r
-	c.nc.SetReadDeadline(time.Now().Add(refusedLinger))
+	time.AfterFunc(refusedLinger, func() { c.nc.Close() })
 	if helloID != nil {
 		c.sendOwn(appendRefusal(nil, helloID, false, session.EraUnknown, r))
 	}
@@ -195,6 +198,9 @@ func (c *conn) ended(err error) {
 		return
 	}
 	c.session.EndInput()
+	for _, q := range c.questions.End() {
+		q.Origin.refuseQuestion(q.ID)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.d.limits.HalfCloseGrace)
 	defer cancel()
 	done := make(chan struct{})
@@ -213,11 +219,11 @@ func (c *conn) ended(err error) {
 
 // close takes the connection down: nothing of it runs when it returns.
 func (c *conn) close() {
+	c.out.Close() // whoever waits to hand something to the client waits no longer
 	if c.session != nil {
 		c.session.Close()
 		c.server.close()
 	}
-	c.out.Close()
 	c.nc.Close()
 	c.d.left(c)
 }
@@ -227,11 +233,12 @@ func (c *conn) close() {
 // would; a client that reads nothing at all is closed by its queue.
 func (c *conn) deliver(f *wire.Frame, edits []wire.Edit) {
 	for {
-		_, err := c.out.Send(f, edits)
-		if !errors.Is(err, wire.ErrQueueFull) {
-			return
+		if c.out.Queued() < outputBound {
+			if _, err := c.out.Send(f, edits); !errors.Is(err, wire.ErrQueueFull) {
+				return
+			}
 		}
-		if c.out.WaitRoom(context.Background()) != nil {
+		if c.out.Flush(context.Background()) != nil {
 			return
 		}
 	}

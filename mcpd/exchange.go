@@ -74,24 +74,49 @@ type exchange struct {
 	run   *recovery.Run
 
 	frame     *wire.Frame // the request, until it is forwarded
-	idSpan    wire.Span
-	tokenSpan wire.Span
+	places    places
 	arguments wire.Span
 	meta      wire.Span
 	edits     [3]wire.Edit // room for those of the request
 	reply     [2]wire.Edit // and of the answer, which may come before the request's are done with
-	cuts      []wire.Edit  // members of _meta that are for the daemon only
 
 	// inst and number are set when the exchange is forwarded, before the server
 	// can answer: the process and the id it knows the request by.
 	inst    atomic.Pointer[instance]
 	number  int64
 	decimal [12]byte // number, as the server reads it
-	seq     uint64   // of the frame in the server's queue; guarded by instance.mu
 
 	withdrawn atomic.Bool // the client has cancelled it
 
-	timer *time.Timer // bound on a handshake or probe, or on a cancelled call; guarded by instance.mu
+	// guarded by instance.mu
+	sent       bool        // it has been given to the server's queue, which may have refused it
+	seq        uint64      // of the frame in that queue; 0 if it has not been queued
+	cancelSent bool        // the server has been told that it is cancelled
+	timer      *time.Timer // bound on a handshake, a probe or a call, or on a cancelled one
+}
+
+// places are where in a request the daemon puts words of its own.
+type places struct {
+	id    wire.Span
+	token wire.Span   // of the progress token, if there is one
+	cuts  []wire.Edit // members of _meta that are for the daemon only
+}
+
+// appendEdits appends the edits that give the request a number.
+func (p *places) appendEdits(dst []wire.Edit, number []byte) []wire.Edit {
+	dst = append(dst, wire.Edit{Span: p.id, With: number})
+	if p.token.Present() {
+		dst = append(dst, wire.Edit{Span: p.token, With: number})
+	}
+	return append(dst, p.cuts...)
+}
+
+// appendCuts appends the edits that take out the members of the daemon's own.
+func appendCuts(dst []wire.Edit, env *wire.Envelope) []wire.Edit {
+	for _, own := range env.Own {
+		dst = append(dst, wire.Edit{Span: own})
+	}
+	return dst
 }
 
 // Forward sends the request to its server, which is started if it does not run.
@@ -133,23 +158,24 @@ func (x *exchange) forward() {
 		return
 	}
 	id := strconv.AppendInt(x.decimal[:0], x.number, 10)
-	edits := append(x.edits[:0], wire.Edit{Span: x.idSpan, With: id})
-	if x.token != nil {
-		edits = append(edits, wire.Edit{Span: x.tokenSpan, With: id})
-	}
-	edits = append(edits, x.cuts...)
-	seq, err := in.link.send(frame, edits)
-	switch {
-	case err == nil:
-		in.sent(x, seq)
-	case errors.Is(err, wire.ErrQueueFull):
-		if in.forget(x) {
-			x.end(recovery.OutcomeNotSent, "the server did not read its input")
-			x.refuse(refusalOf(&session.BusyError{Limit: "the server does not read its input"}))
-		}
+	seq, err := in.link.send(frame, x.places.appendEdits(x.edits[:0], id))
+	if errors.Is(err, wire.ErrQueueFull) && in.forget(x) {
+		x.end(recovery.OutcomeNotSent, "the server did not read its input")
+		x.refuse(deaf(x.conn.server.server.Name))
+		return
 	}
 	// A closed queue is that of a server that has just been lost, or is being
 	// ended: whoever ends it answers all that was taken.
+	in.sent(x, seq)
+}
+
+// deaf says that a request has found no room before a server that does not read.
+func deaf(server string) *refusal {
+	r := refuse(codeBusy, "server %q does not read its input, of which too much is waiting. The call was not sent; try again in a moment.", server)
+	safe := true
+	r.data.Outcome, r.data.RetrySafe = string(recovery.OutcomeNotSent), &safe
+	r.data.RetryAfterMs = retryAfter.Milliseconds()
+	return r
 }
 
 // Hold keeps the request's frame for as long as it waits.
@@ -159,16 +185,24 @@ func (x *exchange) Hold() {
 	}
 }
 
-// Refuse answers a request that no permit became free for.
+// Refuse answers a request that the session does not take, or that no permit
+// became free for.
 func (x *exchange) Refuse(err error) {
 	x.Drop()
-	x.conn.sendOwn(appendRefusal(nil, x.id, x.kind == kindToolCall, x.conn.session.Era(), refusalOf(err)))
+	x.answerRefusal(refusalOf(err))
+}
+
+func (x *exchange) answerRefusal(r *refusal) {
+	if r.code == codeBusy {
+		x.conn.d.counters.refusedBusy.Add(1)
+	}
+	x.conn.sendOwn(appendRefusal(nil, x.id, x.kind == kindToolCall, x.conn.session.Era(), r))
 }
 
 // refuse settles a request that was running and answers it.
 func (x *exchange) refuse(r *refusal) {
 	if x.conn.session.Settle(&x.Call) {
-		x.conn.sendOwn(appendRefusal(nil, x.id, x.kind == kindToolCall, x.conn.session.Era(), r))
+		x.answerRefusal(r)
 		x.conn.session.Answered(&x.Call)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"time"
 
 	"interlock/mcpd/internal/wire"
@@ -49,7 +50,7 @@ func (c *conn) answerMalformed(b []byte, err error) {
 	if c.env.ID.Present() {
 		id = c.env.ID.Of(b)
 	}
-	c.sendOwn(appendRPCError(nil, id, rpcInvalidRequest, "invalid request: "+err.Error()))
+	c.sendOwn(appendRPCError(nil, id, rpcInvalidRequest, err.Error()))
 }
 
 func (c *conn) handleRequest(f *wire.Frame) {
@@ -59,11 +60,11 @@ func (c *conn) handleRequest(f *wire.Frame) {
 		c.sendOwn(appendRPCError(nil, env.ID.Of(b), rpcMethodNotFound, "method not found: "+string(method)+" is not for a session that is under way"))
 		return
 	}
-	x := &exchange{conn: c, kind: kindOf(method), began: time.Now(), frame: f, idSpan: env.ID}
+	x := &exchange{conn: c, kind: kindOf(method), began: time.Now(), frame: f}
+	x.places = places{id: env.ID, token: env.MetaToken, cuts: appendCuts(nil, env)}
 	x.id = append(x.id, env.ID.Of(b)...)
 	if env.MetaToken.Present() {
 		x.token = append(x.token, env.MetaToken.Of(b)...)
-		x.tokenSpan = env.MetaToken
 	}
 	x.task = env.Task.Present()
 	switch x.kind {
@@ -72,9 +73,6 @@ func (c *conn) handleRequest(f *wire.Frame) {
 		x.arguments, x.meta = env.Arguments, env.Meta
 	case kindToolList:
 		x.first = !env.Cursor.Present()
-	}
-	for _, own := range env.Own {
-		x.cuts = append(x.cuts, wire.Edit{Span: own})
 	}
 	var key [64]byte
 	if err := c.session.Begin(&x.Call, x, string(wire.AppendIDKey(key[:0], x.id))); err != nil {
@@ -86,7 +84,7 @@ func (c *conn) handleRequest(f *wire.Frame) {
 		c.session.Greet(session.Stateless, statelessClient(env.Meta.Of(b)))
 	}
 	if err := c.submit(x, b); err != nil {
-		c.sendOwn(appendRefusal(nil, x.id, x.kind == kindToolCall, c.session.Era(), refusalOf(err)))
+		x.Refuse(err)
 	}
 }
 
@@ -95,7 +93,7 @@ func (c *conn) refuseBegin(x *exchange, err error) {
 		c.sendOwn(appendRPCError(nil, x.id, rpcInvalidRequest, "invalid request: "+err.Error()))
 		return
 	}
-	c.sendOwn(appendRefusal(nil, x.id, x.kind == kindToolCall, c.session.Era(), refusalOf(err)))
+	x.Refuse(err)
 }
 
 // submit gives a begun request its turn.
@@ -109,7 +107,7 @@ func (c *conn) submit(x *exchange, b []byte) error {
 		}
 		return c.session.Pass(&x.Call)
 	case kindInitialize:
-		c.server.memory.rememberHandshake(b, x.idSpan)
+		c.server.memory.rememberHandshake(b, x.places)
 		return c.session.Pass(&x.Call)
 	case kindDiscover:
 		if c.d.eras.of(c.server.server) == session.Handshake {
@@ -123,9 +121,9 @@ func (c *conn) submit(x *exchange, b []byte) error {
 	case kindTaskResult:
 		return c.session.SubmitLong(&x.Call, false)
 	case kindSetLevel:
-		c.server.memory.rememberLevel(b, x.idSpan)
+		c.server.memory.rememberLevel(b, x.places)
 	case kindSubscribe:
-		c.server.memory.subscribe(string(c.env.URI.Of(b)), b, x.idSpan)
+		c.server.memory.subscribe(string(c.env.URI.Of(b)), b, x.places)
 	case kindUnsubscribe:
 		c.server.memory.unsubscribe(string(c.env.URI.Of(b)))
 	}
@@ -140,12 +138,12 @@ func (c *conn) handleNotification(f *wire.Frame) {
 		c.cancel(f)
 		return
 	case string(method) == "notifications/initialized":
-		c.server.memory.rememberInitialized(b)
+		c.server.memory.rememberInitialized(b, appendCuts(nil, env))
 	case isOwnMethod(method):
 		c.d.counters.strayFrames.Add(1)
 		return
 	}
-	c.server.notify(f, nil)
+	c.server.notify(f, appendCuts(nil, env))
 }
 
 // cancel gives up the client's call and passes the cancellation on under the id
@@ -164,8 +162,9 @@ func (c *conn) cancel(f *wire.Frame) {
 		x.Drop()
 		return
 	}
-	if in := x.inst.Load(); in != nil {
-		in.cancelled(x, f, c.env.RequestID)
+	if in := x.inst.Load(); in != nil && in.withdraw(x) {
+		number := strconv.AppendInt(nil, x.number, 10)
+		in.pass(f, appendCuts([]wire.Edit{{Span: c.env.RequestID, With: number}}, &c.env))
 	}
 }
 
@@ -182,7 +181,7 @@ func (c *conn) handleAnswer(f *wire.Frame) {
 		c.d.counters.strayFrames.Add(1)
 		return
 	}
-	in.pass(f, []wire.Edit{{Span: c.env.ID, With: id}})
+	in.pass(f, appendCuts([]wire.Edit{{Span: c.env.ID, With: id}}, &c.env))
 }
 
 // text returns the string that a raw JSON string stands for, "" for another value.

@@ -1,17 +1,21 @@
 package mcpd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/proc"
 	"interlock/mcpd/internal/wire"
 	"interlock/recovery"
 	"interlock/session"
@@ -41,9 +45,11 @@ type instance struct {
 	pending map[int64]*exchange
 	own     map[int64]*errand // the daemon's own requests
 	tokens  map[int64][]byte  // clients' progress tokens of tasks under way
+	kept    []int64           // the numbers of these, oldest first
 	last    int64
+	left    bool     // is being ended because its session is over
 	ended   bool     // takes nothing more
-	cause   *refusal // why it is being ended, if the daemon decided so
+	cause   *refusal // why it has ended or, if the daemon decided so, is being ended
 }
 
 // enter adds a request to those the process owes an answer to and gives it its
@@ -84,11 +90,21 @@ func (in *instance) numberLocked() int64 {
 	}
 }
 
-// sent records the place of the request among all frames sent.
+// sent records the place of the request among all frames sent, 0 if it has none.
+// A process that was lost meanwhile has left the request to whoever was sending
+// it, and a client that cancelled it meanwhile, the cancellation.
 func (in *instance) sent(x *exchange, seq uint64) {
 	in.mu.Lock()
-	defer in.mu.Unlock()
-	x.seq = seq
+	x.sent, x.seq = true, seq
+	orphan := in.ended && in.forgetLocked(x)
+	cancel := x.withdrawn.Load() && in.withdrawLocked(x)
+	in.mu.Unlock()
+	if orphan {
+		in.abandon(x)
+	}
+	if cancel {
+		in.sendCancel(x.number, "cancelled by the client")
+	}
 }
 
 // forget takes the request out of those that an answer is due for; whoever gets
@@ -159,39 +175,50 @@ func (x *exchange) answerNoDiscover() {
 	}
 }
 
-// cancelled passes the client's cancellation of x on, with the id replaced. The
-// call keeps its permits until the server answers, or for the grace that a
-// server has that rightly answers nothing.
-func (in *instance) cancelled(x *exchange, f *wire.Frame, id wire.Span) {
-	number := strconv.AppendInt(nil, x.number, 10)
-	in.pass(f, []wire.Edit{{Span: id, With: number}})
+// withdraw notes that the client has cancelled the request, and reports whether
+// the caller is to tell the server. A request that is only being sent is no
+// server's yet: whoever sends it tells it then. The call keeps its permits until
+// the server answers, or for the grace that a server has that rightly answers
+// nothing.
+func (in *instance) withdraw(x *exchange) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.pending[x.number] != x {
-		return
+	return in.withdrawLocked(x)
+}
+
+func (in *instance) withdrawLocked(x *exchange) bool {
+	if in.pending[x.number] != x || !x.sent || x.cancelSent {
+		return false
 	}
+	x.cancelSent = true
+	in.expectNoMoreLocked(x)
+	return true
+}
+
+// expectNoMoreLocked gives the server the grace to answer a request that it may
+// well leave without an answer.
+func (in *instance) expectNoMoreLocked(x *exchange) {
 	if x.timer != nil {
 		x.timer.Stop()
 	}
 	x.timer = time.AfterFunc(in.up.d.limits.CancelGrace, func() {
-		if in.forget(x) {
-			x.end(recovery.OutcomeCancelled, "")
-			x.conn.session.Settle(&x.Call)
+		if !in.forget(x) {
+			return
+		}
+		x.end(recovery.OutcomeCancelled, "")
+		if x.conn.session.Settle(&x.Call) {
+			x.conn.session.Answered(&x.Call)
 		}
 	})
 }
 
-// pass hands on a frame that no answer is due for. While the server does not
-// read its input it waits, which holds back a client that sends more.
+// pass hands on a frame that no answer is due for. It never waits: what the
+// client says next may be what a server that is stuck needs to hear. What a
+// server has no room for that has long stopped reading is dropped.
 func (in *instance) pass(f *wire.Frame, edits []wire.Edit) {
-	for {
-		_, err := in.link.send(f, edits)
-		if !errors.Is(err, wire.ErrQueueFull) {
-			return
-		}
-		if in.link.waitRoom(context.Background()) != nil {
-			return
-		}
+	if _, err := in.link.send(f, edits); errors.Is(err, wire.ErrQueueFull) {
+		in.up.d.counters.droppedFrames.Add(1)
+		in.up.d.log.Warn("dropping a message for a server that does not read its input", zap.String("server", in.up.server.Name))
 	}
 }
 
@@ -246,9 +273,10 @@ func (in *instance) abort(r *refusal) {
 // cancelled first.
 func (in *instance) leave() {
 	in.mu.Lock()
+	in.left = true
 	numbers := make([]int64, 0, len(in.pending))
 	for n, x := range in.pending {
-		if x.kind != kindInitialize && x.kind != kindPing {
+		if x.kind != kindInitialize && x.kind != kindPing && !x.cancelSent {
 			numbers = append(numbers, n)
 		}
 	}
@@ -273,47 +301,49 @@ func (in *instance) run(ctx context.Context, pause time.Duration) {
 	in.lost(err)
 }
 
+// host runs the link, always and to its end: what has been sent waits in it. A
+// panic ends the session.
 func (in *instance) host(ctx context.Context, pause time.Duration) (err error) {
 	defer in.quit()
 	defer func() {
 		if p := recover(); p != nil {
 			in.up.d.panicked(p, debug.Stack())
-			err = fmt.Errorf("interlock failed while it served %q", in.up.server.Name)
+			in.up.conn.nc.Close()
+			err = refuse(codeInternal, "interlock failed while it served %q", in.up.server.Name)
 		}
 	}()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
 	case <-time.After(pause):
 	}
 	return in.link.run(ctx, in)
 }
 
-// lost answers everything that the ended process has left open.
+// lost answers everything that the ended process has left open, in order. What
+// is being sent at this moment is left to its sender.
 func (in *instance) lost(err error) {
 	in.mu.Lock()
 	in.ended = true
-	pending, own, cause := in.pending, in.own, in.cause
-	in.pending, in.own, in.tokens = nil, nil, nil
-	for _, x := range pending {
+	if in.cause == nil {
+		in.cause = in.explain(err)
+	}
+	var open []*exchange
+	for n, x := range in.pending {
 		if x.timer != nil {
 			x.timer.Stop()
 		}
+		if x.sent {
+			open = append(open, x)
+			delete(in.pending, n)
+		}
 	}
-	begun := in.link.begun()
+	own := in.own
+	in.own, in.tokens, in.kept = nil, nil, nil
 	in.mu.Unlock()
 
-	if cause == nil {
-		cause = in.explain(err)
-	}
-	for _, x := range pending {
-		if x.kind == kindDiscover {
-			in.up.d.eras.set(in.up.server, session.Handshake)
-			in.up.forgive()
-			x.answerNoDiscover()
-			continue
-		}
-		x.lost(cause, x.seq == 0 || x.seq <= begun)
+	slices.SortFunc(open, func(a, b *exchange) int { return cmp.Compare(a.seq, b.seq) })
+	for _, x := range open {
+		in.abandon(x)
 	}
 	for _, e := range own {
 		e.timer.Stop()
@@ -323,18 +353,37 @@ func (in *instance) lost(err error) {
 		in.up.conn.sendOwn([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
 			strconv.FormatInt(n, 10) + `,"reason":"the server has ended"}}`))
 	}
+	in.up.d.changed()
+}
+
+// abandon answers a request that the ended process has not answered.
+func (in *instance) abandon(x *exchange) {
+	in.mu.Lock()
+	cause, left := in.cause, in.left
+	in.mu.Unlock()
+	if x.kind == kindDiscover {
+		if !left { // else nothing has been learnt of the server
+			in.up.d.eras.set(in.up.server, session.Handshake)
+			in.up.forgive()
+		}
+		x.answerNoDiscover()
+		return
+	}
+	x.lost(cause, x.seq != 0 && x.seq <= in.link.begun())
 }
 
 // explain says why a process ended that was not told to.
 func (in *instance) explain(err error) *refusal {
-	var r *refusal
-	if errors.As(err, &r) {
-		return r
+	var own *refusal
+	var exit *proc.ExitError
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &exit):
+		return refuse(codeServerLost, "%s", strings.TrimRight(exit.Error(), ". \n"))
+	default:
+		return refuse(codeServerLost, "server %q ended: %v", in.up.server.Name, err)
 	}
-	if err == nil {
-		err = errors.New("it closed its output")
-	}
-	return refuse(codeServerLost, "server %q ended: %s", in.up.server.Name, strings.TrimSuffix(err.Error(), "."))
 }
 
 // eras remembers, for one daemon's life, which servers turned out to be of the

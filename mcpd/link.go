@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"interlock/mcpd/internal/builtin"
@@ -17,7 +16,8 @@ import (
 	"interlock/mcpd/internal/wire"
 )
 
-// inputBound is how much may wait for a server that does not read its input.
+// inputBound is how much may wait for a server that does not read its input, one
+// frame of the largest size not counted: after that, a client may go on.
 const inputBound = 8 << 20
 
 // link is the way to one running server: a child's standard streams, or a
@@ -34,8 +34,6 @@ type link interface {
 	// begun is the sequence number of the last frame of which the server may
 	// have seen a byte.
 	begun() uint64
-	// waitRoom blocks until frames are taken again after wire.ErrQueueFull.
-	waitRoom(ctx context.Context) error
 }
 
 // childLink is the way to a child process.
@@ -45,7 +43,7 @@ type childLink struct {
 
 func newChildLink(in *instance) *childLink {
 	return &childLink{queue: wire.NewQueue(wire.QueueOptions{
-		Bound: inputBound,
+		Bound: inputBound + in.up.d.limits.Frame,
 		// A server may be busy for as long as it likes: only its end fails
 		// the queue, and then the reader of its output notices too.
 		OnFail: func(error) { in.quit() },
@@ -61,8 +59,7 @@ func (l *childLink) sendOwn(message []byte) error {
 	return err
 }
 
-func (l *childLink) begun() uint64                      { return l.queue.Begun() }
-func (l *childLink) waitRoom(ctx context.Context) error { return l.queue.WaitRoom(ctx) }
+func (l *childLink) begun() uint64 { return l.queue.Begun() }
 
 func (l *childLink) run(ctx context.Context, in *instance) error {
 	defer l.queue.Close()
@@ -70,6 +67,7 @@ func (l *childLink) run(ctx context.Context, in *instance) error {
 	if err != nil {
 		return err
 	}
+	defer child.Stdout().Close()
 	in.runs(child.PID())
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -84,8 +82,8 @@ func (l *childLink) run(ctx context.Context, in *instance) error {
 	}()
 	l.begin(in, child)
 	l.read(in, child)
-	if ctx.Err() != nil {
-		return ctx.Err()
+	if ctx.Err() == nil {
+		in.up.d.counters.exited.Add(1)
 	}
 	// The output has ended. A process that lives on without it is ended.
 	child.Stop(context.Background(), proc.DefaultGraces())
@@ -249,8 +247,10 @@ type builtinLink struct {
 	in      *instance
 	open    chan struct{}    // closed by run when session is set, or never will be
 	session *builtin.Session // nil if it could not be opened
-	sent    atomic.Uint64
-	serving sync.WaitGroup // goroutines of tool calls
+
+	mu      sync.Mutex // guards closed, and additions to serving
+	closed  bool
+	serving sync.WaitGroup // whoever is in the session
 }
 
 func newBuiltinLink(in *instance, s *builtin.Server) *builtinLink {
@@ -258,50 +258,70 @@ func newBuiltinLink(in *instance, s *builtin.Server) *builtinLink {
 }
 
 func (l *builtinLink) run(ctx context.Context, in *instance) error {
-	s, err := l.server.Open(in.up.conn.session.ID(), in.up.place.dir, l.receive)
-	if err != nil {
-		close(l.open)
+	if err := l.begin(); err != nil {
 		return refuse(codeStartFailed, "server %q could not be opened: %v", in.up.server.Name, err)
 	}
-	l.session = s
-	close(l.open)
 	<-ctx.Done()
-	s.Close()
+	l.session.Close()
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
 	l.serving.Wait()
 	return ctx.Err()
 }
 
-func (l *builtinLink) send(f *wire.Frame, edits []wire.Edit) (uint64, error) {
-	seq := l.sent.Add(1)
-	return seq, l.sendOwn(wire.Splice(nil, f.Bytes(), edits))
+// begin opens the session and lets in who waits for it.
+func (l *builtinLink) begin() error {
+	defer close(l.open)
+	up := l.in.up
+	s, err := l.server.Open(up.conn.session.ID(), up.place.dir, l.receive)
+	l.session = s
+	return err
 }
+
+// send counts all that reaches the session as one frame of which it has seen
+// something.
+func (l *builtinLink) send(f *wire.Frame, edits []wire.Edit) (uint64, error) {
+	if err := l.sendOwn(wire.Splice(nil, f.Bytes(), edits)); err != nil {
+		return 0, err
+	}
+	return 1, nil
+}
+
+func (l *builtinLink) begun() uint64 { return 1 }
 
 func (l *builtinLink) sendOwn(frame []byte) error {
 	<-l.open
-	if l.session == nil {
+	if !l.enter() {
 		return wire.ErrQueueClosed
 	}
 	var env wire.Envelope
 	if wire.Scan(frame, &env) == nil && kindOf(env.MethodName(frame)) == kindToolCall {
-		l.serving.Add(1)
-		go func() {
-			defer l.serving.Done()
-			l.serve(frame)
-		}()
+		go l.serve(frame)
 		return nil
 	}
 	l.serve(frame)
 	return nil
 }
 
+// enter reports whether the session is open; it then stays so until serving is
+// done.
+func (l *builtinLink) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.session == nil {
+		return false
+	}
+	l.serving.Add(1)
+	return true
+}
+
 func (l *builtinLink) serve(frame []byte) {
+	defer l.serving.Done()
 	if answer := l.session.Handle(context.Background(), frame); answer != nil {
 		l.receive(answer)
 	}
 }
-
-func (l *builtinLink) begun() uint64                  { return l.sent.Load() }
-func (l *builtinLink) waitRoom(context.Context) error { return nil }
 
 func (l *builtinLink) receive(frame []byte) {
 	var env wire.Envelope

@@ -14,15 +14,23 @@ import (
 // maxRestored bounds how many subscriptions are restored at a server's restart.
 const maxRestored = 1024
 
+// maxRestoredSize bounds each of these, and what else is restored; it is no bound
+// on what passes.
+const maxRestoredSize = 64 << 10
+
 // request is a request that can be sent again under another id.
 type request struct {
-	frame []byte
-	id    wire.Span
+	frame  []byte
+	places places
 }
 
-// under returns the request with the id n.
+func newRequest(frame []byte, p places) request {
+	return request{append([]byte(nil), frame...), p}
+}
+
+// under returns the request with the number n.
 func (r request) under(n int64) []byte {
-	return wire.Splice(nil, r.frame, []wire.Edit{{Span: r.id, With: strconv.AppendInt(nil, n, 10)}})
+	return wire.Splice(nil, r.frame, r.places.appendEdits(nil, strconv.AppendInt(nil, n, 10)))
 }
 
 // memory is what a session has said to its server that a new process of it must
@@ -31,47 +39,56 @@ type memory struct {
 	mu            sync.Mutex // guards the fields below
 	handshake     request    // initialize, from when the client sends it
 	shaken        bool       // the server has answered it with a result
-	result        []byte     // that result
+	lists         []string   // whose changes it then said that it announces
 	initialized   []byte     // notifications/initialized
 	level         request
 	subscriptions map[string]request // by the raw URI
 }
 
-func (m *memory) rememberHandshake(frame []byte, id wire.Span) {
+func (m *memory) rememberHandshake(frame []byte, p places) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.handshake = request{append([]byte(nil), frame...), id}
+	m.handshake = newRequest(frame, p)
 	m.shaken = false
 }
 
 // shake records the server's answer to the handshake.
 func (m *memory) shake(result []byte) {
+	lists := announced(result)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.shaken = true
-	m.result = append([]byte(nil), result...)
+	m.shaken, m.lists = true, lists
 }
 
-func (m *memory) rememberInitialized(frame []byte) {
+func (m *memory) rememberInitialized(frame []byte, cuts []wire.Edit) {
+	if len(frame) > maxRestoredSize {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.initialized = append([]byte(nil), frame...)
+	m.initialized = wire.Splice(nil, frame, cuts)
 }
 
-func (m *memory) rememberLevel(frame []byte, id wire.Span) {
+func (m *memory) rememberLevel(frame []byte, p places) {
+	if len(frame) > maxRestoredSize {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.level = request{append([]byte(nil), frame...), id}
+	m.level = newRequest(frame, p)
 }
 
-func (m *memory) subscribe(uri string, frame []byte, id wire.Span) {
+func (m *memory) subscribe(uri string, frame []byte, p places) {
+	if len(frame) > maxRestoredSize {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.subscriptions == nil {
 		m.subscriptions = make(map[string]request)
 	}
-	if len(m.subscriptions) < maxRestored {
-		m.subscriptions[uri] = request{append([]byte(nil), frame...), id}
+	if _, again := m.subscriptions[uri]; again || len(m.subscriptions) < maxRestored {
+		m.subscriptions[uri] = newRequest(frame, p)
 	}
 }
 
@@ -103,27 +120,38 @@ func (m *memory) rest() (initialized []byte, restore []request) {
 	return m.initialized, restore
 }
 
+// announced returns the lists whose changes the server announces, by the result
+// of its handshake.
+func announced(result []byte) []string {
+	type list struct {
+		ListChanged bool `json:"listChanged"`
+	}
+	var r struct {
+		Capabilities struct{ Tools, Resources, Prompts list } `json:"capabilities"`
+	}
+	if json.Unmarshal(result, &r) != nil {
+		return nil
+	}
+	var lists []string
+	for _, l := range []struct {
+		name string
+		list
+	}{{"tools", r.Capabilities.Tools}, {"resources", r.Capabilities.Resources}, {"prompts", r.Capabilities.Prompts}} {
+		if l.ListChanged {
+			lists = append(lists, l.name)
+		}
+	}
+	return lists
+}
+
 // changed returns the notifications that tell the client to read its lists anew,
 // as far as the server has announced them.
 func (m *memory) changed() [][]byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	type list struct {
-		ListChanged bool `json:"listChanged"`
-	}
-	var result struct {
-		Capabilities struct{ Tools, Resources, Prompts list } `json:"capabilities"`
-	}
-	if json.Unmarshal(m.result, &result) != nil {
-		return nil
-	}
 	var frames [][]byte
-	for name, l := range map[string]list{
-		"tools": result.Capabilities.Tools, "resources": result.Capabilities.Resources, "prompts": result.Capabilities.Prompts,
-	} {
-		if l.ListChanged {
-			frames = append(frames, []byte(`{"jsonrpc":"2.0","method":"notifications/`+name+`/list_changed"}`))
-		}
+	for _, name := range m.lists {
+		frames = append(frames, []byte(`{"jsonrpc":"2.0","method":"notifications/`+name+`/list_changed"}`))
 	}
 	return frames
 }

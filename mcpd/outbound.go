@@ -28,14 +28,15 @@ func newInstance(u *upstream) *instance {
 // runs records the process that the instance is.
 func (in *instance) runs(pid int) {
 	in.mu.Lock()
-	defer in.mu.Unlock()
 	in.pid = pid
+	in.mu.Unlock()
+	in.up.d.changed()
 }
 
 // receive takes one frame of the server. It runs on the reader of its output.
 func (in *instance) receive(f *wire.Frame, env *wire.Envelope) {
 	if err := wire.Scan(f.Bytes(), env); err != nil {
-		in.noise(f.Bytes())
+		in.receiveMalformed(f.Bytes(), env, err)
 		return
 	}
 	switch env.Kind {
@@ -48,14 +49,31 @@ func (in *instance) receive(f *wire.Frame, env *wire.Envelope) {
 	}
 }
 
+// receiveMalformed takes what is no message that can be passed on. Most of it
+// never was to be one; but who waits for it to be is told.
+func (in *instance) receiveMalformed(b []byte, env *wire.Envelope, err error) {
+	in.noise(b)
+	switch {
+	case !env.ID.Present():
+	case env.Kind == wire.Request && env.Method.Present():
+		in.link.sendOwn(appendRPCError(nil, env.ID.Of(b), rpcInvalidRequest, err.Error()))
+	case env.Kind == wire.Result || env.Kind == wire.Error:
+		if x := in.find(env.ID.Of(b)); x != nil && in.forget(x) {
+			x.end(recovery.OutcomeOK, "the answer was malformed")
+			x.refuse(refuse(codeInternal, "the answer of server %q was malformed and could not be passed on: %v", in.up.server.Name, err))
+		}
+	}
+}
+
+// maxNoise is how much of a line that is no message is kept.
+const maxNoise = 8 << 10
+
 // noise keeps what is no message of MCP in the server's log: banners, log lines,
 // what a child of it printed.
 func (in *instance) noise(line []byte) {
 	in.up.d.counters.parseErrors.Add(1)
-	log := in.up.d.serverLog(in.up.server.Name)
-	log.Write([]byte("stdout: "))
-	log.Write(line)
-	log.Write([]byte("\n"))
+	text := append([]byte("stdout: "), line[:min(len(line), maxNoise)]...)
+	in.up.d.serverLog(in.up.server.Name).Write(append(text, '\n'))
 }
 
 func (in *instance) receiveAnswer(f *wire.Frame, env *wire.Envelope) {
@@ -69,7 +87,7 @@ func (in *instance) receiveAnswer(f *wire.Frame, env *wire.Envelope) {
 	x := in.pending[n]
 	if x != nil {
 		in.forgetLocked(x)
-		if x.task && x.token != nil && len(in.tokens) < maxTokens {
+		if x.task && x.token != nil && env.Kind == wire.Result {
 			in.keepTokenLocked(n, x.token)
 		}
 	}
@@ -88,12 +106,18 @@ func (in *instance) receiveAnswer(f *wire.Frame, env *wire.Envelope) {
 }
 
 // keepTokenLocked keeps the token of a request that became a task: progress on
-// it may come until the task ends (MCP 2025-11-25, tasks).
+// it may come until the task ends (MCP 2025-11-25, tasks). Nobody says when that
+// is, so the oldest give way.
 func (in *instance) keepTokenLocked(n int64, token []byte) {
 	if in.tokens == nil {
 		in.tokens = make(map[int64][]byte)
 	}
+	if len(in.kept) == maxTokens {
+		delete(in.tokens, in.kept[0])
+		in.kept = in.kept[1:]
+	}
 	in.tokens[n] = token
+	in.kept = append(in.kept, n)
 }
 
 // answer gives the server's answer the client's id back and hands it on.
@@ -144,19 +168,22 @@ func (in *instance) learnEra(b []byte, env *wire.Envelope) {
 func (in *instance) receiveQuestion(f *wire.Frame, env *wire.Envelope) {
 	b, c := f.Bytes(), in.up.conn
 	id := env.ID.Of(b)
-	if c.session.InputEnded() {
-		in.link.sendOwn(appendRefusal(nil, id, false, session.EraUnknown,
-			refuse(codeInputEnded, "the client has ended its input and answers no questions")))
-		return
-	}
 	var key [64]byte
 	n, ok := c.questions.Ask(in, string(wire.AppendIDKey(key[:0], id)), id)
 	if !ok {
-		in.link.sendOwn(appendRefusal(nil, id, false, session.EraUnknown,
-			refuse(codeBusy, "the client has too many questions to answer")))
+		in.refuseQuestion(id)
 		return
 	}
 	c.deliver(f, []wire.Edit{{Span: env.ID, With: strconv.AppendInt(nil, n, 10)}})
+}
+
+// refuseQuestion tells the server that the client will not answer.
+func (in *instance) refuseQuestion(id []byte) {
+	r := refuse(codeBusy, "the client has too many questions to answer")
+	if in.up.conn.session.InputEnded() {
+		r = refuse(codeInputEnded, "the client has ended its input and answers no questions")
+	}
+	in.link.sendOwn(appendRefusal(nil, id, false, session.EraUnknown, r))
 }
 
 // receiveNotification hands a notification on to the client, with what names
@@ -174,7 +201,7 @@ func (in *instance) receiveNotification(f *wire.Frame, env *wire.Envelope) {
 		}
 		edits = append(edits, wire.Edit{Span: env.ProgressToken, With: token})
 	case "notifications/cancelled":
-		id, ok := in.clientID(env.RequestID.Of(b))
+		id, ok := in.receiveCancel(env.RequestID.Of(b))
 		if !ok {
 			in.stray()
 			return
@@ -194,7 +221,8 @@ func (in *instance) receiveNotification(f *wire.Frame, env *wire.Envelope) {
 	in.up.conn.deliver(f, edits)
 }
 
-// find returns the request in flight that the server knows under the raw id.
+// find returns the request in flight that the server knows under the raw id. One
+// that the client has cancelled is as good as gone: it wants to hear no more of it.
 func (in *instance) find(raw []byte) *exchange {
 	n, ok := wire.ParseOwnID(raw)
 	if !ok {
@@ -202,7 +230,14 @@ func (in *instance) find(raw []byte) *exchange {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.pending[n]
+	return in.wantedLocked(n)
+}
+
+func (in *instance) wantedLocked(n int64) *exchange {
+	if x := in.pending[n]; x != nil && !x.withdrawn.Load() {
+		return x
+	}
+	return nil
 }
 
 // clientToken returns the client's progress token for the one the server names.
@@ -213,7 +248,7 @@ func (in *instance) clientToken(raw []byte) ([]byte, bool) {
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if x := in.pending[n]; x != nil && x.token != nil {
+	if x := in.wantedLocked(n); x != nil && x.token != nil {
 		in.progressedLocked(x)
 		return x.token, true
 	}
@@ -221,17 +256,25 @@ func (in *instance) clientToken(raw []byte) ([]byte, bool) {
 	return token, ok
 }
 
-// clientID returns the client's id of what the server cancels: a question of its
-// own, or, in the stateless era, a stream that the client listens to.
-func (in *instance) clientID(raw []byte) ([]byte, bool) {
+// receiveCancel takes the server's word that it wants no answer to a question of
+// its own any more or, in the stateless era, that a stream is over that the client
+// listens to. It returns the client's id of it. After the end of a stream its
+// result may still come.
+func (in *instance) receiveCancel(raw []byte) (id []byte, ok bool) {
 	var key [64]byte
 	if id, ok := in.up.conn.questions.Withdraw(in, string(wire.AppendIDKey(key[:0], raw))); ok {
 		return id, true
 	}
-	if x := in.find(raw); x != nil {
-		return x.id, true
+	x := in.find(raw)
+	if x == nil {
+		return nil, false
 	}
-	return nil, false
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if x.kind == kindListen && in.pending[x.number] == x {
+		in.expectNoMoreLocked(x)
+	}
+	return x.id, true
 }
 
 // receiveDiscarded answers the request whose answer was too large to pass on.
