@@ -61,15 +61,21 @@ func (x *exchange) resource() string {
 	if server.State == config.StateShared {
 		return "server:" + server.Name
 	}
-	return "session:" + x.conn.session.ID()
+	return privatePrefix + x.conn.session.ID()
 }
 
+// privatePrefix begins the resource of a session whose server's state is its own.
+const privatePrefix = "session:"
+
 // blocked refuses a call on a resource with runs of unknown outcome that nobody
-// has acknowledged. Only runs that certainly were to change something block.
+// has acknowledged. Only runs that certainly were to change something block, and
+// those of an earlier daemon's sessions do not: their state is gone, and their ids
+// are given to others.
 func (d *Daemon) blocked(server, resource string) *refusal {
+	private := strings.HasPrefix(resource, privatePrefix)
 	var ids []string
 	for _, run := range d.journal.PendingOn(server, func(other string) bool { return other == resource }) {
-		if run.Class == classMutate {
+		if !private || run.StartedAt.After(d.started) {
 			ids = append(ids, run.RequestID)
 		}
 	}
