@@ -34,6 +34,6 @@ The server runs in the working directory and the environment of this command.`,
 			return mcpd.Connect(c.Context(), o)
 		},
 	}
-	c.Flags().StringVar(&project, "project", "", "the project's `directory` (default $CLAUDE_PROJECT_DIR, or the git work tree)")
+	c.Flags().StringVar(&project, "project", "", "project `directory` (default $CLAUDE_PROJECT_DIR, or the git work tree)")
 	return c
 }

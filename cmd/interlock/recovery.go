@@ -73,6 +73,7 @@ func newAcknowledge(place *mcpd.Place, std streams, asJSON *bool) *cobra.Command
 or the digest of the set, must be exactly those that are pending, or those that
 --server and --resource leave. Otherwise nothing is acknowledged, the right set
 is printed, and the exit code is 7.`,
+		Args: cobra.ArbitraryArgs, // which are ids
 		RunE: func(c *cobra.Command, ids []string) error {
 			selection.IDs = ids
 			ack, err := mcpd.Acknowledge(c.Context(), *place, selection)
