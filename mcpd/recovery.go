@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"syscall"
 	"time"
 
@@ -36,7 +37,7 @@ type historyParams struct {
 
 // recordLimit bounds a question about the record: another process may hold the
 // directory meanwhile, for one of its own.
-const recordLimit = 15 * time.Second
+const recordLimit = 10 * time.Second
 
 // Recovery returns the runs of the place that wait to be acknowledged, and what is
 // wrong with the record, whether a daemon runs or not.
@@ -95,6 +96,9 @@ func aboutRecord[T any](ctx context.Context, place Place, method string, params 
 	defer cancel()
 	for {
 		answer, err := askOnce[T](ctx, paths, method, params)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return answer, unresponsive(paths, recordLimit)
+		}
 		if !noAnswer(err) {
 			return answer, err
 		}
