@@ -122,9 +122,22 @@ func (c *conn) answerDiscarded(e *wire.DiscardedError) {
 		r.data.RetryAfterMs = retryAfter.Milliseconds()
 	}
 	if !e.HasMethod && e.ID != nil {
-		return // the answer to a server's question: the server is not answered twice
+		c.answerQuestion(e.ID, r)
+		return
 	}
 	c.sendOwn(appendRefusal(nil, e.ID, false, session.EraUnknown, r))
+}
+
+// answerQuestion answers the question that the client knows under the raw id with
+// the refusal, if there is such a question: its own answer cannot be passed on.
+func (c *conn) answerQuestion(id []byte, r *refusal) {
+	n, ok := wire.ParseOwnID(id)
+	if !ok {
+		return
+	}
+	if in, id, ok := c.questions.Answer(n); ok {
+		in.link.sendOwn(appendRefusal(nil, id, false, session.EraUnknown, r))
+	}
 }
 
 // open makes the first frame's connection a session, or reports that it is a

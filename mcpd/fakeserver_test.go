@@ -60,7 +60,8 @@ func (s *fakeSpawner) Spawn(_ context.Context, spec proc.Spec, stdio [3]*os.File
 	if !s.deaf {
 		close(f.hearing)
 	}
-	f.lines = readLines(s.t, "the server", f.stdio[0], f.hearing, func() { f.exit(0) })
+	f.lines = newLines(s.t, "the server", f.hearing)
+	f.read(f.stdio[0], func() { f.exit(0) })
 	s.all = append(s.all, f)
 	s.started <- f
 	return f, nil

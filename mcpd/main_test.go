@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -183,6 +184,14 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
+// awaitLost waits until the daemon knows that the server has ended.
+func (r *rig) awaitLost(s *fakeServer) {
+	r.t.Helper()
+	eventually(r.t, "the daemon has noticed that the server has ended", func() bool {
+		return !slices.ContainsFunc(r.d.Snapshot().Upstreams, func(u status.Upstream) bool { return u.PID == s.pid })
+	})
+}
+
 // eventually looks until it is so, for things that give no event.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
@@ -215,7 +224,7 @@ func parse(t testing.TB, line string) message {
 	return m
 }
 
-// wire reads lines from one end of a connection.
+// lines are what comes out of one end of a connection or pipe.
 type lines struct {
 	t     testing.TB
 	whose string
@@ -225,14 +234,18 @@ type lines struct {
 	ended chan struct{} // closed when the reader has ended
 }
 
-func readLines(t testing.TB, whose string, r io.Reader, gate chan struct{}, atEnd func()) *lines {
-	l := &lines{t: t, whose: whose, ch: make(chan string, 4096), gate: gate, quit: make(chan struct{}), ended: make(chan struct{})}
+func newLines(t testing.TB, whose string, gate chan struct{}) *lines {
+	return &lines{t: t, whose: whose, ch: make(chan string, 4096), gate: gate, quit: make(chan struct{}), ended: make(chan struct{})}
+}
+
+// read begins to read from r, to its end.
+func (l *lines) read(r io.Reader, atEnd func()) {
 	go func() {
 		defer close(l.ended)
 		defer atEnd()
 		defer close(l.ch)
 		select {
-		case <-gate:
+		case <-l.gate:
 		case <-l.quit:
 			return
 		}
@@ -249,7 +262,6 @@ func readLines(t testing.TB, whose string, r io.Reader, gate chan struct{}, atEn
 			}
 		}
 	}()
-	return l
 }
 
 // next returns the next line; ok is false at the end of the stream.
@@ -307,7 +319,8 @@ func (r *rig) dial() *client {
 func (r *rig) dialGated(gate chan struct{}) *client {
 	r.t.Helper()
 	nc := must(net.DialUnix("unix", nil, &net.UnixAddr{Name: r.paths.Socket, Net: "unix"}))
-	c := &client{r: r, nc: nc, lines: readLines(r.t, "the client", nc, gate, func() {})}
+	c := &client{r: r, nc: nc, lines: newLines(r.t, "the client", gate)}
+	c.read(nc, func() {})
 	r.t.Cleanup(c.close)
 	return c
 }
