@@ -111,17 +111,18 @@ func (r *rig) sentOnce() {
 
 // pendingRun is a run of the recovery file, as far as the tests read it.
 type pendingRun struct {
-	RequestID       string `json:"requestId"`
-	OwnerID         string `json:"ownerId"`
-	Client          string `json:"client"`
-	ClientRequestID string `json:"clientRequestId"`
-	Server          string `json:"server"`
-	Tool            string `json:"tool"`
-	Class           string `json:"class"`
-	Resource        string `json:"resource"`
-	ArgumentsDigest string `json:"argumentsDigest"`
-	Outcome         string `json:"outcome"`
-	Reason          string `json:"reason"`
+	RequestID       string    `json:"requestId"`
+	OwnerID         string    `json:"ownerId"`
+	StartedAt       time.Time `json:"startedAt"`
+	Client          string    `json:"client"`
+	ClientRequestID string    `json:"clientRequestId"`
+	Server          string    `json:"server"`
+	Tool            string    `json:"tool"`
+	Class           string    `json:"class"`
+	Resource        string    `json:"resource"`
+	ArgumentsDigest string    `json:"argumentsDigest"`
+	Outcome         string    `json:"outcome"`
+	Reason          string    `json:"reason"`
 }
 
 // pendingFile is the recovery file.

@@ -206,10 +206,10 @@ func (s *server) act(m *message, cancelled <-chan struct{}) {
 		}
 		select {}
 	case "error":
-		s.refuse(m.ID, -32000, "it went wrong")
+		s.refuse(m.ID, -32000, "it went wrong with "+a.ID)
 		return
 	case "fail":
-		s.reply(m.ID, `{"isError":true,"content":[{"type":"text","text":"it failed"}]}`)
+		s.replyText(m.ID, "it failed with "+a.ID, true)
 		return
 	default:
 		if wait := s.wait(a.MS); wait > 0 {
@@ -222,11 +222,16 @@ func (s *server) act(m *message, cancelled <-chan struct{}) {
 		s.mu.Unlock()
 		s.print(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	}
-	text, err := json.Marshal("did " + a.ID)
+	s.replyText(m.ID, "did "+a.ID, false)
+}
+
+// replyText answers with the result of a tool.
+func (s *server) replyText(id json.RawMessage, text string, isError bool) {
+	quoted, err := json.Marshal(text)
 	if err != nil {
 		log.Fatal(err)
 	}
-	s.reply(m.ID, `{"content":[{"type":"text","text":`+string(text)+`}]}`)
+	s.reply(id, fmt.Sprintf(`{"isError":%v,"content":[{"type":"text","text":%s}]}`, isError, quoted))
 }
 
 // wait is how long a call takes.
