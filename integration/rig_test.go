@@ -154,7 +154,7 @@ func (r *rig) fakeLog() string { return filepath.Join(r.dir, "fake.log") }
 // environ is what clients and the daemon run with: the test's own environment
 // without traces of another interlock, and the extra variables.
 func (r *rig) environ(extra ...string) []string {
-	extra = append([]string{"INTEGRATION_DIR=" + r.dir, "GORACE=log_path=" + filepath.Join(r.dir, "race")}, extra...)
+	extra = append([]string{"INTEGRATION_DIR=" + r.dir, "GORACE=atexit_sleep_ms=0 log_path=" + filepath.Join(r.dir, "race")}, extra...)
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return strings.HasPrefix(name, "INTERLOCK_") || slices.ContainsFunc(extra, func(v string) bool { return strings.HasPrefix(v, name+"=") })
