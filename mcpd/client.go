@@ -177,11 +177,14 @@ func Status(ctx context.Context, place Place) (status.Snapshot, error) {
 	if errors.Is(readErr, fs.ErrNotExist) {
 		return s, ErrNotRunning
 	}
-	if readErr != nil {
-		return s, readErr
-	}
-	if held, heldErr := endpoint.Held(p); heldErr == nil && held {
+	held, heldErr := endpoint.Held(p)
+	switch {
+	case heldErr == nil && held && readErr == nil:
 		return s, fmt.Errorf("daemon (pid %d) runs but does not answer: %w", s.PID, err)
+	case heldErr == nil && held:
+		return status.Snapshot{}, fmt.Errorf("a daemon runs but does not answer: %w", err)
+	case readErr != nil:
+		return status.Snapshot{}, fmt.Errorf("%w; %w", ErrNotRunning, readErr)
 	}
 	s.State = status.StateStopped
 	return s, ErrNotRunning

@@ -28,7 +28,8 @@ const (
 )
 
 // Doctor looks at the daemon of the place and at all that it needs, whether it
-// runs or not, and changes nothing.
+// runs or not. It changes nothing; a daemon that is asked brings its status file up
+// to date.
 func Doctor(ctx context.Context, place Place) status.DoctorAnswer {
 	paths, err := endpoint.Locate(os.Getenv, endpoint.Options{Dir: place.Dir, Socket: place.Socket, Status: place.Status})
 	if err != nil {
@@ -59,7 +60,9 @@ type patient struct {
 	paths endpoint.Paths
 	now   time.Time
 
-	file    status.Snapshot // what the status file said before anybody was asked
+	// A daemon that is asked writes its status file anew, so the files come first.
+	unsafe  []*endpoint.UnsafeError // files that are not private
+	file    status.Snapshot         // what the status file says
 	fileErr error
 	live    *status.Snapshot // what the daemon says, nil if it does not
 	liveErr error
@@ -76,6 +79,7 @@ type patient struct {
 // examine asks the daemon and reads its files.
 func examine(ctx context.Context, place Place, paths endpoint.Paths) *patient {
 	p := &patient{place: place, paths: paths, now: time.Now()}
+	p.unsafe = unsafeFiles(paths)
 	p.file, p.fileErr = status.Read(paths.Status)
 	p.ask(ctx)
 	p.process = p.pin()

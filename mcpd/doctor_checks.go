@@ -72,25 +72,32 @@ func (p *patient) checkDirectory(context.Context) []status.Finding {
 	}
 }
 
-// checkFiles holds every file of the daemon's to what private files are.
-func (p *patient) checkFiles(context.Context) []status.Finding {
-	var all []status.Finding
+// unsafeFiles holds every file of the daemon's to what private files are.
+func unsafeFiles(paths endpoint.Paths) (all []*private.UnsafeError) {
 	for _, path := range []string{
-		p.paths.Lock, p.paths.Status, p.paths.Log, p.paths.Journal, p.paths.Recovery,
-		filepath.Join(p.paths.Dir, "daemon.key"), filepath.Join(p.paths.Dir, "daemon.history"),
+		paths.Lock, paths.Status, paths.Log, paths.Journal, paths.Recovery,
+		filepath.Join(paths.Dir, "daemon.key"), filepath.Join(paths.Dir, "daemon.history"),
 	} {
 		f, err := private.Open(path, os.O_RDONLY)
 		if err == nil {
 			f.Close()
 			continue
 		}
+		// Others are missing, or below what the directory's check has found.
 		var unsafe *private.UnsafeError
-		if !errors.As(err, &unsafe) {
-			continue // missing, or below what the directory's check has found
+		if errors.As(err, &unsafe) {
+			all = append(all, unsafe)
 		}
+	}
+	return all
+}
+
+func (p *patient) checkFiles(context.Context) []status.Finding {
+	var all []status.Finding
+	for _, unsafe := range p.unsafe {
 		remedy := sentence(unsafe.Remedy)
 		if unsafe.Code != private.CodeOpen && unsafe.Code != private.CodeNotOwned {
-			remedy = aside(path)
+			remedy = aside(unsafe.Path)
 		}
 		all = append(all, p.finding(status.FileUnsafe, remedy, "%s %s", unsafe.Path, unsafe.Detail))
 	}

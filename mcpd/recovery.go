@@ -96,7 +96,7 @@ func aboutRecord[T any](ctx context.Context, place Place, method string, params 
 	defer cancel()
 	for {
 		answer, err := askOnce[T](ctx, paths, method, params)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		if errors.Is(err, os.ErrDeadlineExceeded) || err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return answer, unresponsive(paths, recordLimit)
 		}
 		if !noAnswer(err) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,6 +78,20 @@ func TestFaults(t *testing.T) {
 }
 
 func (w *ward) running() { w.t.Helper(); w.do("interlock daemon start") }
+
+// quiet waits until a running daemon has nothing more to write to its status file.
+func (w *ward) quiet() {
+	w.t.Helper()
+	w.running()
+	eventually(w.t, "the status file rests", func() error {
+		info, err := os.Stat(w.path("daemon.json"))
+		if err == nil && time.Since(info.ModTime()) < time.Second {
+			return errors.New("it was just written")
+		}
+		return err
+	})
+}
+
 func (w *ward) stopped() { w.t.Helper(); w.running(); w.do("interlock daemon stop") }
 
 func (w *ward) chmod(path string, mode os.FileMode) {
@@ -144,7 +159,7 @@ func fileFaults() []fault {
 		}}
 	}
 	return []fault{
-		open("daemon.json", (*ward).running), open("daemon.journal", (*ward).running),
+		open("daemon.json", (*ward).quiet), open("daemon.journal", (*ward).running),
 		open("daemon.log", (*ward).stopped), open("daemon.lock", (*ward).stopped), open("daemon.key", (*ward).stopped),
 		{name: "lock is a link", code: "file_unsafe", mends: true, happen: func(w *ward) {
 			w.stopped()
@@ -156,7 +171,7 @@ func fileFaults() []fault {
 			w.must(os.Mkdir(w.path("daemon.json"), 0o700))
 		}},
 		{name: "status damaged, daemon running", code: "status_unreadable", mends: true, happen: func(w *ward) {
-			w.running()
+			w.quiet()
 			w.must(os.WriteFile(w.path("daemon.json"), make([]byte, 100), 0o600))
 		}},
 		{name: "status damaged, daemon gone", code: "status_unreadable", mends: true, happen: func(w *ward) {
@@ -175,11 +190,11 @@ func fileFaults() []fault {
 			w.edit("daemon.json", w.path("interlock.sock"), "/elsewhere/interlock.sock")
 		}},
 		{name: "status missing", code: "status_stale", mends: true, happen: func(w *ward) {
-			w.running()
+			w.quiet()
 			w.must(os.Remove(w.path("daemon.json")))
 		}},
 		{name: "status of an earlier daemon", code: "status_stale", mends: true, happen: func(w *ward) {
-			w.running()
+			w.quiet()
 			// From the file: a daemon that is asked would write it anew.
 			data, err := os.ReadFile(w.path("daemon.json"))
 			w.must(err)
@@ -442,5 +457,52 @@ func (w *ward) healthy(status string) {
 		if _, ok := whole[member]; !ok {
 			w.t.Errorf("doctor's answer has no %q", member)
 		}
+	}
+}
+
+// TestStatusFindings has status say what is wrong with the configuration, and no
+// longer once it is mended and read.
+func TestStatusFindings(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	w.configure(`{"mcpServers": {"a": {"url": "http://localhost:1/mcp"}, "b": {"command": "npx -y thing"}}}`)
+	w.running()
+	codes := func() (list []string) {
+		for _, f := range w.status().Findings {
+			list = append(list, f.Code)
+		}
+		return list
+	}
+	if got := codes(); !slices.Equal(got, []string{"command_has_args", "http_unsupported"}) {
+		t.Errorf("findings %v", got)
+	}
+	w.configureFake()
+	w.must(syscall.Kill(w.status().PID, syscall.SIGHUP))
+	eventually(t, "the configuration is read", func() error {
+		if got := codes(); len(got) > 0 {
+			return fmt.Errorf("findings %v", got)
+		}
+		return nil
+	})
+}
+
+// TestStatusWithoutAnswer asks for the status of daemons that cannot say it.
+func TestStatusWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWard(t)
+	if out, errs, code := w.run("interlock daemon status --json"); code != 3 || out != "" || errs == "" {
+		t.Errorf("never started: exit code %d\n%s%s", code, out, errs)
+	}
+	w.running()
+	pid := w.status().PID
+	w.crash()
+	var s daemonStatus
+	out, _, code := w.run("interlock daemon status --json")
+	if err := json.Unmarshal([]byte(out), &s); err != nil || code != 3 || s.State != "stopped" || s.PID != pid {
+		t.Errorf("crashed: exit code %d, %v, %+v", code, err, s)
+	}
+	w.must(os.Truncate(w.path("daemon.json"), 10))
+	if out, errs, code := w.run("interlock daemon status"); code != 3 || out != "" || !strings.Contains(errs, "damaged") {
+		t.Errorf("crashed and damaged: exit code %d\n%s%s", code, out, errs)
 	}
 }

@@ -106,7 +106,9 @@ type diagnosis struct {
 
 type daemonStatus struct {
 	PID      int
+	State    string
 	Identity struct{ Instance string }
+	Findings []finding
 }
 
 type finding struct{ Code, Severity, Title, Detail, Remedy string }
