@@ -94,13 +94,13 @@ func TestReload(t *testing.T) {
 	c.close()
 	c, _ = r.hello(`{"protocol":1,"servers":["fake"]}`)
 	c.send("%s", initialize)
-	if got := r.servers.next().spec.Path; got != "/bin/false" {
+	if got := r.servers.take().spec.Path; got != "/bin/false" {
 		t.Errorf("a new session runs %s", got)
 	}
 	s.exit(0)
 	r.awaitLost(s)
 	old.call("1", "peek") // its next process is still the old one's
-	if got := r.servers.next().spec.Path; got != "/bin/true" {
+	if got := r.servers.take().spec.Path; got != "/bin/true" {
 		t.Errorf("an old session runs %s", got)
 	}
 }

@@ -23,9 +23,15 @@ type fakeSpawner struct {
 	started chan *fakeServer
 
 	mu   sync.Mutex // guards the fields below
-	fail error      // of the next starts
-	deaf bool       // the next servers read nothing
+	next manner     // of the servers that start from now on
 	all  []*fakeServer
+}
+
+// manner is how a server behaves.
+type manner struct {
+	fail  error // its start fails
+	deaf  bool  // it reads nothing until hearing is closed
+	stays bool  // it lives on when its stdin ends
 }
 
 func newFakeSpawner(t testing.TB) *fakeSpawner {
@@ -39,29 +45,34 @@ func newFakeSpawner(t testing.TB) *fakeSpawner {
 	return s
 }
 
-// set changes what becomes of the next starts.
-func (s *fakeSpawner) set(fail error, deaf bool) {
+// behave says how the servers behave that start from now on.
+func (s *fakeSpawner) behave(m manner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fail, s.deaf = fail, deaf
+	s.next = m
 }
 
 // Spawn implements proc.Spawner.
 func (s *fakeSpawner) Spawn(_ context.Context, spec proc.Spec, stdio [3]*os.File) (proc.Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fail != nil {
-		return nil, &proc.SpawnError{Name: spec.Name, Path: spec.Path, Err: s.fail}
+	m := s.next
+	if m.fail != nil {
+		return nil, &proc.SpawnError{Name: spec.Name, Path: spec.Path, Err: m.fail}
 	}
 	f := &fakeServer{spec: spec, pid: len(s.all) + 1, done: make(chan struct{}), hearing: make(chan struct{})}
 	for i, file := range stdio {
 		f.stdio[i] = duplicate(file)
 	}
-	if !s.deaf {
+	if !m.deaf {
 		close(f.hearing)
 	}
 	f.lines = newLines(s.t, "the server", f.hearing)
-	f.read(f.stdio[0], func() { f.exit(0) })
+	f.read(f.stdio[0], func() {
+		if !m.stays {
+			f.exit(0)
+		}
+	})
 	s.all = append(s.all, f)
 	s.started <- f
 	return f, nil
@@ -81,8 +92,8 @@ func duplicate(file *os.File) *os.File {
 	return os.NewFile(uintptr(fd), file.Name())
 }
 
-// next waits for the start of a server.
-func (s *fakeSpawner) next() *fakeServer {
+// take waits for the start of a server.
+func (s *fakeSpawner) take() *fakeServer {
 	s.t.Helper()
 	select {
 	case f := <-s.started:
@@ -93,7 +104,7 @@ func (s *fakeSpawner) next() *fakeServer {
 	}
 }
 
-// none has no server been started that next has not returned.
+// none has no server been started that take has not returned.
 func (s *fakeSpawner) none() {
 	s.t.Helper()
 	select {

@@ -139,11 +139,11 @@ func TestLargestFrames(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	r := startRig(t, rigOptions{})
-	r.servers.set(nil, true)
+	r.servers.behave(manner{deaf: true})
 	c := r.dialGated(gate)
-	big := strings.Repeat("x", 20<<20)
+	big := strings.Repeat("x", 9<<20) // more than either queue holds otherwise
 	c.send("%s", initialize)
-	s := r.servers.next()
+	s := r.servers.take()
 	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"peek","arguments":"%s"}}`, big)
 	for i := range 5 {
 		c.call(fmt.Sprint(2+i), "peek")

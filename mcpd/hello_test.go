@@ -96,7 +96,7 @@ func TestPlace(t *testing.T) {
 	dir := t.TempDir()
 	c, _ := r.hello(`{"protocol":1,"servers":["one"],"cwd":` + string(quote(dir)) + `,"umask":63,"env":["PATH=/bin","GIVEN=x","INTERLOCK_SECRET=1","OWN=other"]}`)
 	c.send("%s", initialize)
-	s := r.servers.next()
+	s := r.servers.take()
 	if s.spec.Dir != dir || *s.spec.Umask != 63 || s.spec.Path != "/bin/true" {
 		t.Errorf("runs %s in %s, umask %o", s.spec.Path, s.spec.Dir, *s.spec.Umask)
 	}

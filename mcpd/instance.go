@@ -25,6 +25,9 @@ const (
 	// probeTimeout is how long a server may take to answer server/discover,
 	// its start included, before the client is told to use initialize.
 	probeTimeout = 2 * time.Second
+	// leaveFlush is how long a server's input stays open for the cancellations of
+	// a client that has left.
+	leaveFlush = 200 * time.Millisecond
 	// maxNumber bounds the ids that servers see: some read 32 bits only.
 	maxNumber = 1<<31 - 1
 	// maxTokens bounds the progress tokens kept for tasks whose request has
@@ -283,6 +286,11 @@ func (in *instance) leave() {
 	in.mu.Unlock()
 	for _, n := range numbers {
 		in.sendCancel(n, "the client has disconnected")
+	}
+	if len(numbers) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), leaveFlush)
+		defer cancel()
+		in.link.flush(ctx)
 	}
 	in.quit()
 }

@@ -31,6 +31,8 @@ type link interface {
 	// sent before the server runs wait for it.
 	send(f *wire.Frame, edits []wire.Edit) (seq uint64, err error)
 	sendOwn(message []byte) error
+	// flush waits until the server has taken all that was sent, or ctx ends.
+	flush(ctx context.Context)
 	// begun is the sequence number of the last frame of which the server may
 	// have seen a byte.
 	begun() uint64
@@ -59,7 +61,8 @@ func (l *childLink) sendOwn(message []byte) error {
 	return err
 }
 
-func (l *childLink) begun() uint64 { return l.queue.Begun() }
+func (l *childLink) flush(ctx context.Context) { l.queue.Flush(ctx) }
+func (l *childLink) begun() uint64             { return l.queue.Begun() }
 
 func (l *childLink) run(ctx context.Context, in *instance) error {
 	defer l.queue.Close()
@@ -288,7 +291,8 @@ func (l *builtinLink) send(f *wire.Frame, edits []wire.Edit) (uint64, error) {
 	return 1, nil
 }
 
-func (l *builtinLink) begun() uint64 { return 1 }
+func (l *builtinLink) flush(context.Context) {}
+func (l *builtinLink) begun() uint64         { return 1 }
 
 func (l *builtinLink) sendOwn(frame []byte) error {
 	<-l.open

@@ -380,7 +380,7 @@ const (
 func (c *client) shakeHands() *fakeServer {
 	c.t.Helper()
 	c.send("%s", initialize)
-	s := c.r.servers.next()
+	s := c.r.servers.take()
 	s.takeHandshake()
 	if got := c.recv(); string(got.ID) != `"init"` || string(got.Result) != handshake {
 		c.t.Fatalf("answer to initialize: %s", got.raw)
