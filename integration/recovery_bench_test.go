@@ -48,6 +48,7 @@ func BenchmarkRecordedCall(b *testing.B) {
 			return nil
 		})
 		benchmarkRecorded(b, r, 1)
+		r.kill() // a drain would wait for them
 	})
 }
 
