@@ -61,21 +61,25 @@ func Acknowledge(ctx context.Context, place Place, s Selection) (recovery.Ack, e
 // RepairRecovery takes over what is intact in damaged files of the record, and
 // lets calls that change something go on, whether a daemon runs or not.
 func RepairRecovery(ctx context.Context, place Place) (recovery.Repaired, error) {
-	return aboutRecord(ctx, place, methodRepair, nil, func(p endpoint.Paths, o recovery.Options) (recovery.Repaired, error) {
+	done, err := aboutRecord(ctx, place, methodRepair, nil, func(p endpoint.Paths, o recovery.Options) (recovery.Repaired, error) {
 		done, err := locked(p, func() (recovery.Repaired, error) { return recovery.Repair(o) })
 		if errors.Is(err, fs.ErrNotExist) {
 			return recovery.Repaired{}, nil
 		}
 		return done, err
 	})
+	done.Files = append([]string{}, done.Files...) // never null in JSON
+	return done, err
 }
 
 // History returns the last n finished calls.
 func History(ctx context.Context, place Place, n int) (HistoryAnswer, error) {
-	return aboutRecord(ctx, place, methodHistory, historyParams{n}, func(_ endpoint.Paths, o recovery.Options) (HistoryAnswer, error) {
+	answer, err := aboutRecord(ctx, place, methodHistory, historyParams{n}, func(_ endpoint.Paths, o recovery.Options) (HistoryAnswer, error) {
 		calls, err := recovery.ReadHistory(o, n)
 		return HistoryAnswer{Calls: calls}, err
 	})
+	answer.Calls = append([]recovery.Call{}, answer.Calls...) // never null in JSON
+	return answer, err
 }
 
 // aboutRecord asks the daemon of the place by the method. Where none runs, alone

@@ -172,6 +172,12 @@ func TestNothingPending(t *testing.T) {
 	if got, code := w.ack("some-id"); code != 0 || got.Status != "clear" || got.Path != w.path("daemon.recovery.json") {
 		t.Errorf("ack: exit code %d, %+v", code, got)
 	}
+	if out := w.do("interlock daemon history --json"); !strings.Contains(out, `"calls": []`) {
+		t.Errorf("history: %s", out)
+	}
+	if out := w.do("interlock daemon recovery --repair --json"); !strings.Contains(out, `"files": []`) {
+		t.Errorf("repair: %s", out)
+	}
 	for _, line := range []string{"recovery", "recovery --repair", "history", "history --json", "logs", "logs --json", "doctor"} {
 		if _, errs, code := w.run("interlock daemon " + line); code != 0 && line != "doctor" {
 			t.Errorf("%s: exit code %d\n%s", line, code, errs)
