@@ -349,7 +349,7 @@ func (in *instance) lost(err error) {
 	in.own, in.tokens, in.kept = nil, nil, nil
 	in.mu.Unlock()
 
-	slices.SortFunc(open, func(a, b *exchange) int { return cmp.Compare(a.seq, b.seq) })
+	slices.SortFunc(open, func(a, b *exchange) int { return cmp.Compare(a.number, b.number) })
 	for _, x := range open {
 		in.abandon(x)
 	}

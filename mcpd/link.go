@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"interlock/mcpd/internal/builtin"
@@ -101,14 +102,20 @@ func (l *childLink) begin(in *instance, child *proc.Child) {
 		l.queue.Attach(child.Stdin())
 		return
 	}
+	var unread atomic.Bool // it did not take what was written
 	write := func(frame []byte) error {
 		child.Stdin().SetWriteDeadline(time.Now().Add(in.up.d.limits.StartTimeout))
 		_, err := child.Stdin().Write(append(frame, '\n'))
 		child.Stdin().SetWriteDeadline(time.Time{})
+		unread.Store(err != nil)
 		return err
 	}
 	limit := in.up.d.limits.StartTimeout
 	in.ask(handshake.under, write, limit, func(result []byte) {
+		if unread.Load() {
+			in.quit() // how it ends says why
+			return
+		}
 		if result == nil {
 			in.abort(refuse(codeStartFailed, "server %q was started anew and refused its handshake, or did not answer it within %v", in.up.server.Name, limit))
 			return
