@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,54 +12,62 @@ import (
 // TestIsolationLoad has 64 clients at one shared server, every one with id 1
 // and progress token 1 for every call. Each call carries what only its caller
 // knows; that, and nothing of another's, comes back, as answer and as progress.
+// The same with a server for each client, and through bridges.
 func TestIsolationLoad(t *testing.T) {
-	const clients = 64
-	for scope, s := range map[string]func(*rig) server{
-		"shared":   func(r *rig) server { return r.fake().shared() },
-		"isolated": func(r *rig) server { return server{Command: programs.fakeserver} },
+	for _, test := range []struct {
+		name    string
+		way     way
+		clients int
+		server  server
+	}{
+		{"shared", socket, 64, server{Command: programs.fakeserver}.shared()},
+		{"isolated", socket, 64, server{Command: programs.fakeserver}},
+		{"bridges", bridge, 16, server{Command: programs.fakeserver}.shared()},
 	} {
-		t.Run(scope, func(t *testing.T) {
-			eachRelay(t, func(t *testing.T, w way) {
-				if w == bridge && scope == "isolated" {
-					t.Skip("64 bridges and 64 servers tell nothing more")
-				}
-				r := newRig(t)
-				r.servers["fake"] = s(r)
-				d := r.start()
-				before := openFiles(t, d.pid())
-				var open []*client
-				for range clients {
-					open = append(open, r.open(w, "fake").ready())
-				}
-				var all sync.WaitGroup
-				for i, c := range open {
-					all.Go(func() {
-						for n := range *callsFlag / clients / 3 { // three ways share the calls
-							if err := ownCall(c, fmt.Sprintf("client %d call %d", i, n)); err != nil {
-								t.Error(err)
-								return
-							}
-						}
-					})
-				}
-				all.Wait()
-				for _, c := range open {
-					if left := c.leftover(); left != "" {
-						t.Errorf("more came: %s", left)
-					}
-					c.close()
-				}
-				// A shared server may stay; it has at most an input, an output and a log.
-				const server = 4
-				eventually(t, "the daemon has closed what the sessions had", func() error {
-					if now := openFiles(t, d.pid()); now > before+server {
-						return fmt.Errorf("%d descriptors, %d before", now, before)
-					}
-					return nil
-				})
-			})
+		t.Run(test.name, func(t *testing.T) {
+			if !slices.Contains(ways(), test.way) {
+				t.Skip("the flag -ways leaves it out")
+			}
+			isolationLoad(t, test.way, test.clients, *callsFlag/test.clients/3, test.server)
 		})
 	}
+}
+
+func isolationLoad(t *testing.T, w way, clients, calls int, s server) {
+	r := newRig(t)
+	r.servers["fake"] = s
+	d := r.start()
+	before := openFiles(t, d.pid())
+	var open []*client
+	for range clients {
+		open = append(open, r.open(w, "fake").ready())
+	}
+	var all sync.WaitGroup
+	for i, c := range open {
+		all.Go(func() {
+			for n := range calls {
+				if err := ownCall(c, fmt.Sprintf("client %d call %d", i, n)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, c := range open {
+		if left := c.leftover(); left != "" {
+			t.Errorf("more came: %s", left)
+		}
+		c.close()
+	}
+	// A shared server may stay; it has at most an input, an output and a log.
+	const server = 4
+	eventually(t, "the daemon has closed what the sessions had", func() error {
+		if now := openFiles(t, d.pid()); now > before+server {
+			return fmt.Errorf("%d descriptors, %d before", now, before)
+		}
+		return nil
+	})
 }
 
 // ownCall makes one call that reports its progress twice.

@@ -213,29 +213,37 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestNothingOutlives ends clients, daemon and all with SIGKILL, and looks for
-// the servers: stubborn ones that ignore the end of their input and SIGTERM,
-// with children of their own that left the process group.
+// TestNothingOutlives ends clients and daemons, with SIGKILL too, and looks for
+// a server that ignores the end of its input and SIGTERM, and for its children
+// that do likewise. One that has made itself a daemon ends with interlock's.
 func TestNothingOutlives(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*rig, *client){
-		"the client closes":    func(_ *rig, c *client) { c.closeInput() },
-		"the client vanishes":  func(_ *rig, c *client) { c.vanish() },
-		"the daemon stops":     func(r *rig, _ *client) { r.stop() },
-		"the daemon is killed": func(r *rig, _ *client) { r.kill() },
+	if !slices.Contains(ways(), socket) {
+		t.Skip("the flag -ways leaves interlock out")
+	}
+	session, all := []string{"child"}, []string{"child", "daemonized"}
+	for _, test := range []struct {
+		name string
+		end  func(*rig, *client)
+		ends []string
+	}{
+		{"the client closes", func(_ *rig, c *client) { c.closeInput() }, session},
+		{"the client vanishes", func(_ *rig, c *client) { c.vanish() }, session},
+		{"the daemon stops", func(r *rig, _ *client) { r.stop() }, all},
+		{"the daemon is killed", func(r *rig, _ *client) { r.kill() }, all},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			if len(ways()) == 1 && ways()[0] == direct {
-				t.Skip("the flag -ways leaves interlock out")
-			}
 			r.servers["stubborn"] = r.fake("-stay", "-child")
 			c := r.open(socket, "stubborn").ready()
 			c.settle()
-			started, child := r.events("start")[0], r.logged(1, "child", "")[0]
-			end(r, c)
-			for _, pid := range []string{started.pid, child.detail} {
+			test.end(r, c)
+			pids := []string{r.events("start")[0].pid}
+			for _, event := range test.ends {
+				pids = append(pids, r.logged(1, event, "")[0].detail)
+			}
+			for _, pid := range pids {
 				eventually(t, "process "+pid+" is gone", func() error { return alive(pid) })
 			}
 		})

@@ -39,7 +39,7 @@ func main() {
 	flag.BoolVar(&c.once, "once", false, "exit on a second initialize")
 	flag.BoolVar(&c.strict, "strict", false, "refuse requests before notifications/initialized")
 	flag.BoolVar(&c.stay, "stay", false, "end neither with the input nor on SIGTERM")
-	flag.BoolVar(&c.child, "child", false, "start a child that leaves the process group and ignores SIGTERM")
+	flag.BoolVar(&c.child, "child", false, "start two children that ignore SIGTERM, one of which leaves the process group")
 	flag.StringVar(&c.gate, "gate", "", "answer initialize once this `file` is there")
 	flag.BoolVar(&c.pages, "pages", false, "list tools in pages of one, the last with the cursor of itself")
 	linger := flag.Bool("linger", false, "be the child of -child: do nothing for ever")
@@ -70,8 +70,10 @@ func run(c config, in io.Reader, out *os.File) error {
 	}
 	s.note("start", fmt.Sprintf("ppid=%d cwd=%s", os.Getppid(), cwd))
 	if c.child {
-		if err := s.startChild(); err != nil {
-			return err
+		for event, leaves := range map[string]bool{"child": false, "daemonized": true} {
+			if err := s.startChild(event, leaves); err != nil {
+				return err
+			}
 		}
 	}
 	if c.stay {
@@ -103,17 +105,17 @@ func run(c config, in io.Reader, out *os.File) error {
 
 // startChild starts a process that outlives its parent unless somebody else
 // ends it.
-func (s *server) startChild() error {
+func (s *server) startChild(event string, leaves bool) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(self, "-linger", "-log", s.config.log)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: leaves}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	s.note("child", fmt.Sprint(cmd.Process.Pid))
+	s.note(event, fmt.Sprint(cmd.Process.Pid))
 	return nil
 }
 
