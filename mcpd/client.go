@@ -48,6 +48,9 @@ func (p Place) paths() (endpoint.Paths, error) {
 // commands to be pasted.
 func (p Place) Command() string {
 	words := []string{"interlock"}
+	if usual, err := endpoint.Locate(os.Getenv, endpoint.Options{}); err == nil && p.Dir == usual.Dir {
+		p.Dir = ""
+	}
 	for _, o := range []struct{ flag, value string }{{"--dir", p.Dir}, {"--socket", p.Socket}, {"--status", p.Status}, {"--config", p.Config}} {
 		if o.value != "" {
 			words = append(words, o.flag, shellWord(o.value))

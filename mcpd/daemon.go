@@ -46,6 +46,8 @@ type Options struct {
 	Log      *zap.Logger
 	Status   *status.Writer    // kept up to date by the daemon, closed by the caller
 	Journal  *recovery.Journal // closed by the caller
+	// Command is how messages name this program on a command line.
+	Command string
 	// IdleExit ends the daemon when it has had no connection for so long; 0 is
 	// never.
 	IdleExit time.Duration
@@ -85,6 +87,7 @@ type Daemon struct {
 	silent   []*conn // without a first frame yet, oldest first
 	logs     map[string]io.Writer
 	findings map[string]status.Finding // by code and detail
+	troubles map[string]status.Finding // by the server that has not answered since
 	idle     *time.Timer               // runs while there is no connection; nil without IdleExit
 
 	serving sync.WaitGroup // the goroutines of connections
@@ -119,6 +122,7 @@ func New(o Options) (*Daemon, error) {
 		conns:    make(map[*conn]struct{}),
 		logs:     make(map[string]io.Writer),
 		findings: make(map[string]status.Finding),
+		troubles: make(map[string]status.Finding),
 	}
 	d.config.Store(o.Config)
 	if o.IdleExit > 0 {

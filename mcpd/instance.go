@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 	"interlock/mcpd/internal/wire"
 	"interlock/recovery"
 	"interlock/session"
+	"interlock/status"
 )
 
 const (
@@ -361,7 +363,24 @@ func (in *instance) lost(err error) {
 		in.up.conn.sendOwn([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
 			strconv.FormatInt(n, 10) + `,"reason":"the server has ended"}}`))
 	}
-	in.up.d.changed()
+	in.note(open)
+}
+
+// note keeps for status that a server does not start, or has ended by itself.
+func (in *instance) note(open []*exchange) {
+	in.mu.Lock()
+	cause, left := in.cause, in.left
+	in.mu.Unlock()
+	probed := slices.ContainsFunc(open, func(x *exchange) bool { return x.kind == kindDiscover })
+	switch {
+	case left || probed:
+		in.up.d.changed()
+	case cause.code == codeStartFailed, cause.code == codeStartTimeout:
+		fmt.Fprintf(in.up.d.serverLog(in.up.server.Name), "interlock: %s\n", cause.message)
+		in.up.d.troubled(in.up.server.Name, status.UpstreamStartFailed, "could not be started")
+	case cause.code == codeServerLost:
+		in.up.d.troubled(in.up.server.Name, status.UpstreamCrashed, "ended by itself; it is started anew when it is needed")
+	}
 }
 
 // abandon answers a request that the ended process has not answered.

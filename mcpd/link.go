@@ -120,6 +120,7 @@ func (l *childLink) begin(in *instance, child *proc.Child) {
 			in.abort(refuse(codeStartFailed, "server %q was started anew and refused its handshake, or did not answer it within %v", in.up.server.Name, limit))
 			return
 		}
+		in.up.d.recovered(in.up.server.Name)
 		initialized, restore := in.up.memory.rest()
 		if initialized != nil {
 			write(slices.Clone(initialized))

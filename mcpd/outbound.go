@@ -128,6 +128,7 @@ func (in *instance) answer(x *exchange, f *wire.Frame, env *wire.Envelope) {
 	case kindInitialize:
 		if env.Kind == wire.Result {
 			in.up.memory.shake(env.Result.Of(b))
+			in.up.d.recovered(in.up.server.Name)
 			s.Greet(session.Handshake, in.up.memory.client())
 		}
 	case kindDiscover:
@@ -159,6 +160,9 @@ func (in *instance) learnEra(b []byte, env *wire.Envelope) {
 		if json.Unmarshal(env.Error.Of(b), &e) != nil || e.Code > -32020 || e.Code < -32099 {
 			era = session.Handshake
 		}
+	}
+	if era == session.Stateless {
+		in.up.d.recovered(in.up.server.Name)
 	}
 	in.up.d.eras.set(in.up.server, era)
 }

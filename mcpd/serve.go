@@ -94,7 +94,7 @@ func serve(ctx context.Context, place Place, o ServeOptions, notifier *life.Noti
 	}
 	previous, _ := status.Read(paths.Status) // of a daemon that has crashed, if there is one
 	writer := status.NewWriter(paths.Status, statusInterval)
-	defer func() { err = errors.Join(err, writer.Close(err == nil)) }()
+	defer func() { err = errors.Join(err, writer.Close(!errors.Is(err, endpoint.ErrLost))) }()
 	// Until that is done the file names the daemon to sweep after, should this one
 	// be killed too; from then on it names this one.
 	sweep(ctx, previous.Identity.Instance, logs.daemon)
@@ -124,7 +124,7 @@ func serve(ctx context.Context, place Place, o ServeOptions, notifier *life.Noti
 
 	d, err := New(Options{
 		Paths: paths, Config: cfg, Identity: identity, Spawner: spawner,
-		Log: logs.daemon, Status: writer, Journal: journal, ServerLog: logs.server, IdleExit: o.IdleExit,
+		Log: logs.daemon, Status: writer, Journal: journal, ServerLog: logs.server, IdleExit: o.IdleExit, Command: place.Command(),
 	})
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func (d *Daemon) supervised(ctx context.Context, ln *endpoint.Listener, o ServeO
 	helpers.Add(2)
 	go func() {
 		defer helpers.Done()
-		if err := life.Watchdog(ctx, func() bool { return true }); err != nil {
+		if err := life.Watchdog(ctx, d.alive); err != nil {
 			d.log.Warn("watchdog", zap.Error(err))
 		}
 	}()
@@ -352,7 +352,10 @@ func launch(ctx context.Context, place Place, paths endpoint.Paths) (pid int, er
 	if err != nil {
 		return 0, fmt.Errorf("finding this program: %w", err)
 	}
-	argv := []string{program, "daemon", "serve", "--dir", paths.Dir, "--socket", paths.Socket}
+	argv := []string{program, "daemon", "serve", "--dir", paths.Dir}
+	if place.Socket != "" {
+		argv = append(argv, "--socket", paths.Socket)
+	}
 	if place.Status != "" {
 		argv = append(argv, "--status", paths.Status)
 	}

@@ -32,6 +32,34 @@ func (d *Daemon) note(f status.Finding) {
 	d.changed()
 }
 
+// troubled keeps a finding about a server until recovered is called for it. What
+// exactly went wrong is in the server's log: it may name what is secret.
+func (d *Daemon) troubled(server string, code status.Code, detail string) {
+	f := code.Finding(fmt.Sprintf("server %q %s", server, detail),
+		d.options.Command+" daemon logs --server "+shellWord(server), time.Now())
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.troubles[server] = f
+	d.changed()
+}
+
+// recovered follows an answer of a server to its handshake.
+func (d *Daemon) recovered(server string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.troubles[server]; ok {
+		delete(d.troubles, server)
+		d.changed()
+	}
+}
+
+// alive takes every lock that serving takes, and so returns only if none is held
+// for ever.
+func (d *Daemon) alive() bool {
+	d.Snapshot()
+	return true
+}
+
 // unacknowledged returns the pending runs, none if they are not to be reported.
 func (d *Daemon) unacknowledged() []recovery.Record {
 	if d.config.Load().RecoveryPending == config.PendingOff {
@@ -153,6 +181,9 @@ func (d *Daemon) Snapshot() status.Snapshot {
 	s.UpstreamsTotal = len(s.Upstreams)
 	d.mu.Lock()
 	for _, f := range d.findings {
+		s.Findings = append(s.Findings, f)
+	}
+	for _, f := range d.troubles {
 		s.Findings = append(s.Findings, f)
 	}
 	d.mu.Unlock()
