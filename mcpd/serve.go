@@ -324,8 +324,14 @@ func Start(ctx context.Context, place Place) (pid int, already bool, err error) 
 	if err := life.ClearStopMarker(paths.Dir); err != nil {
 		return 0, false, err
 	}
-	if s, err := Status(ctx, place); err == nil {
+	asking, cancel := context.WithTimeout(ctx, welcomeLimit)
+	defer cancel()
+	s, err := Status(asking, place)
+	switch {
+	case err == nil:
 		return s.PID, true, nil
+	case ctx.Err() == nil && asking.Err() != nil:
+		return 0, false, unresponsive(paths, welcomeLimit)
 	}
 	for {
 		pid, err = launch(ctx, place, paths)
