@@ -26,7 +26,21 @@
 //	-interlock PATH              the binary to test, instead of one built from this module
 //	-long                        the long forms: a line of 1 GiB instead of 100 MiB
 //
-// The benchmark is a program, integration/bench.
+// With INTERLOCK_FULL=1 in the environment tests that repeat something do so as often
+// as it takes to be sure, rather than to notice: hundreds of kills for tens.
+//
+//	INTERLOCK_FULL=1 go test -timeout 30m -run 'Killed|SentTwice|Recorded|Leaves|Deadline|Cancel|Torn' ./integration
+//
+// The benchmark is a program, integration/bench. What recording adds to a call is
+// measured here, since it needs the oracle:
+//
+//	go test -run '^$' -bench RecordedCall -benchtime 20000x ./integration
+//
+// # The record
+//
+// The tests of recovery_*_test.go kill, fill, damage and cut off, and then compare what
+// the daemon has on record with what an independent server remembers:
+// integration/oracleserver, whose reader of the journal shares no code with its writer.
 //
 // # What every test leaves
 //
