@@ -221,7 +221,7 @@ func relay(ctx context.Context, nc *net.UnixConn, in *bufio.Reader, o BridgeOpti
 	over := make(chan struct{})
 	defer close(over)
 	go func() {
-		copyFrames(nc, o.Stdin)
+		copyFrames(nc, &withoutMark{r: o.Stdin})
 		inputEnded.Store(true)
 		nc.CloseWrite()
 		// Answers are awaited only as long as somebody is there to read them.
@@ -244,6 +244,29 @@ func relay(ctx context.Context, nc *net.UnixConn, in *bufio.Reader, o BridgeOpti
 		return nil
 	}
 	return ErrDaemonEnded
+}
+
+// withoutMark is a client's input without the byte order mark that some put
+// before their first message: for the daemon that is not the first any more.
+type withoutMark struct {
+	r    io.Reader
+	past bool
+}
+
+func (w *withoutMark) Read(p []byte) (int, error) {
+	if w.past {
+		return w.r.Read(p)
+	}
+	const mark = "\xEF\xBB\xBF"
+	n, err := io.ReadAtLeast(w.r, p, len(mark))
+	w.past = true
+	if err == io.ErrUnexpectedEOF {
+		err = io.EOF
+	}
+	if bytes.HasPrefix(p[:n], []byte(mark)) {
+		n = copy(p, p[len(mark):n])
+	}
+	return n, err
 }
 
 // writeError is an error of the side that a copy writes to.

@@ -90,7 +90,7 @@ func (c *conn) handleRequest(f *wire.Frame) {
 
 func (c *conn) refuseBegin(x *exchange, err error) {
 	if errors.Is(err, session.ErrDuplicate) {
-		c.sendOwn(appendRPCError(nil, x.id, rpcInvalidRequest, "invalid request: "+err.Error()))
+		c.sendOwn(appendRPCError(nil, x.id, rpcInvalidRequest, err.Error()))
 		return
 	}
 	x.Refuse(err)

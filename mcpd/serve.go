@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -19,6 +20,14 @@ import (
 	"interlock/mcpd/internal/proc"
 	"interlock/recovery"
 	"interlock/status"
+)
+
+// The daemon's heap is a few MiB: letting it double and half again before it is
+// collected spares calls the pauses. What large messages leave is collected in
+// time all the same, since all memory is limited to their budget and a bit.
+const (
+	gcPercent    = 300
+	memoryBeside = 64 << 20
 )
 
 // statusInterval is the least time between two writes of the status file.
@@ -129,6 +138,8 @@ func serve(ctx context.Context, place Place, o ServeOptions, notifier *life.Noti
 	if err != nil {
 		return err
 	}
+	debug.SetGCPercent(gcPercent)
+	debug.SetMemoryLimit(cfg.Limits.Budget + memoryBeside)
 	logs.daemon.Info("serving", zap.String("socket", paths.Socket), zap.Int("pid", identity.PID), zap.String("build", identity.Build))
 	d.changed()
 	writer.Flush()

@@ -37,5 +37,5 @@ func keyError(key []byte) *KeyError {
 }
 
 func (e *KeyError) Error() string {
-	return fmt.Sprintf("invalid request: key %q is duplicated, or spelled so that parsers read it differently; write it once, in its exact letter case and without escapes", e.Key)
+	return fmt.Sprintf("invalid request: key \"%s\" is duplicated, or spelled so that parsers read it differently; write it once, in its exact letter case and without escapes", e.Key)
 }
