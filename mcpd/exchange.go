@@ -2,6 +2,7 @@ package mcpd
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -87,6 +88,7 @@ type exchange struct {
 	decimal [12]byte // number, as the server reads it
 
 	withdrawn atomic.Bool // the client has cancelled it
+	waiting   atomic.Bool // for its turn, of which the client is told from time to time
 
 	// guarded by instance.mu
 	sent       bool        // it has been given to the server's queue, which may have refused it
@@ -137,6 +139,7 @@ func (x *exchange) Forward() {
 
 // forward records the call, if it is of a kind that is, and sends it.
 func (x *exchange) forward() {
+	x.waiting.Store(false)
 	frame := x.frame
 	x.frame = nil
 	defer frame.Release()
@@ -180,9 +183,30 @@ func deaf(server string) *refusal {
 
 // Hold keeps the request's frame for as long as it waits.
 func (x *exchange) Hold() {
-	if !x.held {
-		x.frame, x.held = x.frame.Keep(), true
+	if x.held {
+		return
 	}
+	x.frame, x.held = x.frame.Keep(), true
+	if x.token != nil {
+		x.waiting.Store(true)
+		x.sayWaiting(0)
+	}
+}
+
+// sayWaiting tells the client from now on, a few times in the longest wait there
+// is, that its request waits: some give up on one that says nothing for a minute.
+// Progress must rise (MCP, progress): what is told here stays below zero, where
+// servers begin.
+func (x *exchange) sayWaiting(told int) {
+	time.AfterFunc(x.conn.d.limits.WaitLimit/5, func() {
+		if !x.waiting.Load() || x.withdrawn.Load() {
+			return
+		}
+		x.conn.sendOwn(fmt.Appendf(nil,
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%.3f,"message":"waiting for a turn"}}`,
+			x.token, float64(told-1000)/1000))
+		x.sayWaiting(told + 1)
+	})
 }
 
 // Refuse answers a request that the session does not take, or that no permit
@@ -209,6 +233,7 @@ func (x *exchange) refuse(r *refusal) {
 
 // Drop gives back the request's frame where it has not been forwarded.
 func (x *exchange) Drop() {
+	x.waiting.Store(false)
 	if x.frame != nil {
 		x.frame.Release()
 		x.frame = nil
