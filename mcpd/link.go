@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -181,7 +182,8 @@ func (u *upstream) spawn(ctx context.Context) (*proc.Child, error) {
 
 // spec is what the server's configuration comes to in the session's place.
 func (u *upstream) spec() (proc.Spec, error) {
-	env := environment(u.place.env)
+	env := environment(childEnv(u.place.env))
+	env[depthVariable] = strconv.Itoa(u.place.depth + 1)
 	command, err := u.server.Expand(env.lookup)
 	if err != nil {
 		return proc.Spec{}, err

@@ -3,7 +3,6 @@ package mcpd
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
 	"time"
 
@@ -41,6 +40,7 @@ type upstream struct {
 type place struct {
 	dir   string // working directory; empty: the client has named none
 	env   []string
+	depth int // how many bridges deep the client runs
 	umask uint32
 }
 
@@ -57,7 +57,7 @@ func newUpstream(c *conn, s config.Server, h Hello) *upstream {
 	if h.Umask != nil {
 		umask = *h.Umask
 	}
-	p := place{dir: h.CWD, env: append(childEnv(env), depthVariable+"="+strconv.Itoa(h.Depth+1)), umask: umask}
+	p := place{dir: h.CWD, env: env, depth: h.Depth, umask: umask}
 	return &upstream{d: c.d, conn: c, server: s, place: p, classes: newClasses(s)}
 }
 
