@@ -41,7 +41,7 @@ func TestOddFrames(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":1,"method":7}`, "1", rpcInvalidRequest, "method"},
 		{`{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}`, "1", rpcInvalidRequest, `key "Method"`},
 		{`{"jsonrpc":"2.0","id":1,"method":"ping","method":"ping"}`, "1", rpcInvalidRequest, `key "method"`},
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"peek","n\u0061me":"write"}}`, "1", rpcInvalidRequest, `key "n\\u0061me"`},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"peek","n\u0061me":"write"}}`, "1", rpcInvalidRequest, `key "n\u0061me"`},
 		{`{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, "null", rpcInvalidRequest, `key "id"`},
 		{`{"jsonrpc":"2.0","id":1,"method":"interlock/hello","params":{}}`, "1", rpcMethodNotFound, "interlock/hello"},
 	} {
