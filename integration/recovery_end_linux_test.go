@@ -115,9 +115,9 @@ func TestDiskFull(t *testing.T) {
 		sent[id] = done
 		return m, done
 	}
-	for n := 0; ; n++ { // the journal has room in advance
-		if _, done := write(fmt.Sprintf("room-%d", n)); !done {
-			break
+	for n, done := 0, true; done; n++ { // the journal has room in advance
+		if _, done = write(fmt.Sprintf("room-%d", n)); n == 10_000 {
+			t.Fatal("the journal grows on the full disk")
 		}
 	}
 	for n := range repeats(20, 100) {
