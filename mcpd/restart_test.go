@@ -69,7 +69,7 @@ func TestNotSent(t *testing.T) {
 		c.send(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 		c.send(`{"jsonrpc":"2.0","id":0,"method":"tools/list"}`)
 		s := r.servers.take()
-		r.awaitRunning(s)
+		eventually(t, "the first is in the pipe", func() bool { return r.instance().link.begun() == 1 })
 		s.stdio[0].Close() // it does not end before it is told to
 		c.call("1", "write")
 		c.call("2", "write")
