@@ -53,7 +53,7 @@ func life(t *testing.T) *rig {
 }
 
 // needRoot skips a test that plays other users or makes namespaces.
-func needRoot(t *testing.T) {
+func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("it needs root")
@@ -325,7 +325,8 @@ func helperOf(t testing.TB, daemon int) int {
 	return 0
 }
 
-// started makes the command a client that ends with its input.
+// connect is a client with a bridge to whichever daemon there is, or that the
+// bridge starts.
 func (r *rig) connect(config, name string) *client {
 	return r.run(r.command("connect", name, "--config", config))
 }

@@ -338,9 +338,12 @@ func Start(ctx context.Context, place Place) (pid int, already bool, err error) 
 	asking, cancel := context.WithTimeout(ctx, welcomeLimit)
 	defer cancel()
 	s, err := Status(asking, place)
+	held, heldErr := endpoint.Held(paths)
 	switch {
-	case err == nil:
+	case err == nil && (held || heldErr != nil):
 		return s.PID, true, nil
+	case err == nil:
+		// It has lost its files and will end; its place is free.
 	case ctx.Err() == nil && asking.Err() != nil:
 		return 0, false, unresponsive(paths, welcomeLimit)
 	}

@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// ErrForeign is returned when a status file names another socket, and so
-// belongs to another daemon. It is left as it is.
-var ErrForeign = errors.New("the status file belongs to a daemon with another socket")
+// ErrForeign is returned when a status file belongs to another daemon: it names
+// another socket, or what was ours names another instance. It is left as it is.
+var ErrForeign = errors.New("the status file belongs to another daemon")
 
 // ErrDamaged is returned for a status file that is no status.
 var ErrDamaged = errors.New("the status file is damaged")
@@ -93,33 +93,42 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxReadBytes))
 }
 
-// socketOf returns the socket that the status file at path names, whatever its
-// version; the empty string if it names none.
-func socketOf(path string) (string, error) {
+// owner is which daemon a status file is of; fields that it does not name are
+// empty.
+type owner struct{ socket, instance string }
+
+// ownerOf returns the owner of the status file at path, whatever its version.
+func ownerOf(path string) (owner, error) {
 	data, err := readFile(path)
 	if err != nil {
-		return "", err
+		return owner{}, err
 	}
 	var head struct {
-		Socket string `json:"socket"`
+		Socket   string `json:"socket"`
+		Identity struct {
+			Instance string `json:"instance"`
+		} `json:"identity"`
 	}
 	if json.Unmarshal(data, &head) != nil {
-		return "", nil
+		return owner{}, nil
 	}
-	return head.Socket, nil
+	return owner{head.Socket, head.Identity.Instance}, nil
 }
 
-// checkOwner returns ErrForeign if the file at path names another socket.
-// A file that is damaged or absent is nobody's.
-func checkOwner(path, socket string) error {
-	found, err := socketOf(path)
+// checkOwner returns ErrForeign if the file at path names another socket or
+// another instance than own does; an empty instance takes over any. A file that
+// is damaged or absent is nobody's.
+func checkOwner(path string, own owner) error {
+	found, err := ownerOf(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return fmt.Errorf("checking status file: %w", err)
-	case found != "" && found != socket:
-		return fmt.Errorf("writing status file %q for socket %q: %w: %q", path, socket, ErrForeign, found)
+	case found.socket != "" && found.socket != own.socket:
+		return fmt.Errorf("writing status file %q for socket %q: %w: %q", path, own.socket, ErrForeign, found.socket)
+	case found.instance != "" && own.instance != "" && found.instance != own.instance:
+		return fmt.Errorf("writing status file %q: %w, which has taken the place of this one", path, ErrForeign)
 	}
 	return nil
 }

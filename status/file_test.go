@@ -175,13 +175,15 @@ func TestCheckOwner(t *testing.T) {
 		{`{"protocolVersion": 1, "socket": "/a"}`, false},
 		{`{"protocolVersion": 1, "socket": "/b"}`, true},
 		{`{"protocolVersion": 9, "socket": "/b", "pid": "x"}`, true},
+		{`{"protocolVersion": 1, "socket": "/a", "identity": {"instance": "ours"}}`, false},
+		{`{"protocolVersion": 1, "socket": "/a", "identity": {"instance": "another"}}`, true},
 		{`{"protocolVersion": 1}`, false},
 		{`{"protoc`, false},
 		{"", false},
 	}
 	for _, tt := range tests {
 		writeFile(t, path, tt.text)
-		if err := checkOwner(path, "/a"); errors.Is(err, ErrForeign) != tt.foreign || !tt.foreign && err != nil {
+		if err := checkOwner(path, owner{"/a", "ours"}); errors.Is(err, ErrForeign) != tt.foreign || !tt.foreign && err != nil {
 			t.Errorf("%s: %v", tt.text, err)
 		}
 	}

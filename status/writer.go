@@ -26,9 +26,9 @@ type Writer struct {
 	// NewWriter starts and Close waits for.
 	stop, done chan struct{}
 
-	// socket is the one named in the file, empty before the first write. The
-	// goroutine run has it, and Close once run has ended.
-	socket string
+	// own is what the file names, empty before the first write. The goroutine run
+	// has it, and Close once run has ended.
+	own owner
 
 	mu     sync.Mutex // guards source and err
 	source func() Snapshot
@@ -88,10 +88,10 @@ func (w *Writer) Err() error {
 func (w *Writer) Close(clean bool) error {
 	close(w.stop)
 	<-w.done
-	if !clean || w.socket == "" {
+	if !clean || w.own.socket == "" {
 		return nil
 	}
-	if err := checkOwner(w.path, w.socket); err != nil {
+	if err := checkOwner(w.path, w.own); err != nil {
 		return err
 	}
 	if err := os.Remove(w.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -152,13 +152,12 @@ func (w *Writer) write() error {
 	return err
 }
 
-// put writes one snapshot. The file's owner is looked at before the first one
-// only: from then on the file is this daemon's.
+// put writes one snapshot. The first takes over the file of a daemon that has
+// crashed at the same socket. Later ones do not: whoever's file is found then has
+// taken this daemon's place.
 func (w *Writer) put(s Snapshot) error {
-	if w.socket != s.Socket {
-		if err := checkOwner(w.path, s.Socket); err != nil {
-			return err
-		}
+	if err := checkOwner(w.path, owner{s.Socket, w.own.instance}); err != nil {
+		return err
 	}
 	data, err := encode(s, MaxBytes)
 	if err != nil {
@@ -167,6 +166,6 @@ func (w *Writer) put(s Snapshot) error {
 	if err := replaceFile(w.path, data); err != nil {
 		return err
 	}
-	w.socket = s.Socket
+	w.own = owner{s.Socket, s.Identity.Instance}
 	return nil
 }

@@ -163,6 +163,30 @@ func TestWriterLeavesForeignFile(t *testing.T) {
 	}
 }
 
+func TestWriterLeavesSuccessorsFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "daemon.json")
+	w := NewWriter(path, interval)
+	write := func() error {
+		w.Update(full)
+		return w.Flush()
+	}
+	writeFile(t, path, `{"protocolVersion": 1, "pid": 7, "socket": "`+full().Socket+`", "identity": {"instance": "crashed"}}`)
+	if err := write(); err != nil {
+		t.Errorf("over the file of a daemon that has crashed: %v", err)
+	}
+	successor := `{"protocolVersion": 1, "pid": 7, "socket": "` + full().Socket + `", "identity": {"instance": "successor"}}`
+	writeFile(t, path, successor)
+	if err := write(); !errors.Is(err, ErrForeign) {
+		t.Errorf("over the file of a successor: %v", err)
+	}
+	if err := w.Close(true); !errors.Is(err, ErrForeign) {
+		t.Errorf("Close: %v", err)
+	}
+	if got := readText(t, path); got != successor {
+		t.Errorf("the file is now %s", got)
+	}
+}
+
 func TestWriterClose(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "daemon.json")
 	var source counted
