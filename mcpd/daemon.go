@@ -223,6 +223,7 @@ func (d *Daemon) drain(hurry <-chan struct{}) {
 
 // accept takes connections until the listener is closed.
 func (d *Daemon) accept(ln *endpoint.Listener) error {
+	var lines pacer // about refused peers
 	for {
 		nc, err := ln.Accept()
 		if err != nil {
@@ -234,7 +235,7 @@ func (d *Daemon) accept(ln *endpoint.Listener) error {
 		d.counters.accepted.Add(1)
 		peer, notes, err := d.peers.Check(nc)
 		if err != nil {
-			d.refusePeer(nc, err)
+			d.refusePeer(nc, err, &lines)
 			continue
 		}
 		for _, n := range notes {
@@ -250,15 +251,23 @@ func (d *Daemon) accept(ln *endpoint.Listener) error {
 	}
 }
 
-func (d *Daemon) refusePeer(nc *net.UnixConn, err error) {
+// refusePeer closes the connection of a peer that is not served. Whoever tries
+// again and again does not fill the log.
+func (d *Daemon) refusePeer(nc *net.UnixConn, err error, lines *pacer) {
 	d.counters.refusedPeers.Add(1)
 	var refused *endpoint.PeerError
-	if !errors.As(err, &refused) {
+	known := errors.As(err, &refused)
+	if skipped, due := lines.due(time.Now()); due {
+		if known {
+			d.log.Warn("peer refused", zap.String("code", refused.Code), zap.Uint32("uid", refused.UID), zap.Int32("pid", refused.PID), zap.Int("unsaid", skipped))
+		} else {
+			d.log.Warn("examining a peer failed", zap.Error(err), zap.Int("unsaid", skipped))
+		}
+	}
+	if !known {
 		nc.Close()
-		d.log.Warn("examining a peer failed", zap.Error(err))
 		return
 	}
-	d.log.Warn("peer refused", zap.String("code", refused.Code), zap.Uint32("uid", refused.UID), zap.Int32("pid", refused.PID))
 	reject(nc, refused)
 }
 

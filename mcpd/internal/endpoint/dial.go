@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"interlock/mcpd/internal/endpoint/private"
 )
 
 var (
@@ -32,6 +34,10 @@ const (
 // daemon's backlog is full it tries again until ctx ends. The directory is not
 // verified: [Verify] does that.
 func Dial(ctx context.Context, p Paths) (*net.UnixConn, error) {
+	// Where our own uid stands for strangers too, the daemon's says nothing.
+	if err := private.CheckUser(); err != nil {
+		return nil, fmt.Errorf("connecting to %q: %w", p.Socket, err)
+	}
 	conn, err := dialPatiently(ctx, p.Socket)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %q: %w", p.Socket, err)
