@@ -230,6 +230,27 @@ func (c *conn) ended(err error) {
 	<-done
 }
 
+// cutFlush is how long the answers for calls that are cut off may take to be read.
+const cutFlush = time.Second
+
+// drain closes the connection when its session is idle, or ctx ends: calls that
+// are then still in flight are cut off, recorded, and answered as such. It is
+// called by the daemon's drain.
+func (c *conn) drain(ctx context.Context) {
+	defer c.nc.Close()
+	u := c.upstream.Load()
+	if u == nil {
+		return
+	}
+	if u.conn.session.WaitIdle(ctx) != nil {
+		u.cut(refuse(codeDraining, "interlock was stopped before server %q had answered", u.server.Name))
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.Background(), cutFlush)
+		defer cancel()
+	}
+	c.out.Flush(ctx)
+}
+
 // close takes the connection down: nothing of it runs when it returns.
 func (c *conn) close() {
 	c.out.Close() // whoever waits to hand something to the client waits no longer

@@ -37,6 +37,9 @@ const (
 	crowd             = 128
 )
 
+// ownersPerLife is how many sessions one daemon can have in its life.
+const ownersPerLife = 1_000_000_000
+
 // Options are what a daemon is made of.
 type Options struct {
 	Paths    endpoint.Paths
@@ -51,6 +54,8 @@ type Options struct {
 	// IdleExit ends the daemon when it has had no connection for so long; 0 is
 	// never.
 	IdleExit time.Duration
+	// Epoch counts the daemons of the directory, from 1.
+	Epoch uint64
 	// ServerLog returns where the output of a server's stderr goes; it must not
 	// block. The daemon calls it once for each server.
 	ServerLog func(name string) io.Writer
@@ -124,6 +129,8 @@ func New(o Options) (*Daemon, error) {
 		findings: make(map[string]status.Finding),
 		troubles: make(map[string]status.Finding),
 	}
+	// No owner's number is used again, by a later daemon either.
+	d.sessions.CountFrom((max(o.Epoch, 1) - 1) * ownersPerLife)
 	d.config.Store(o.Config)
 	if o.IdleExit > 0 {
 		d.idle = time.AfterFunc(o.IdleExit, d.exitIdle)
@@ -193,8 +200,8 @@ func (d *Daemon) exitIdle() {
 // Stop asks Run to drain and return.
 func (d *Daemon) Stop() { d.stopOnce.Do(func() { close(d.stopping) }) }
 
-// drain waits for the calls in flight, as long as they may take, and then closes
-// every connection.
+// drain waits for the calls in flight, as long as they may take, answers for those
+// that take longer, and closes every connection.
 func (d *Daemon) drain(hurry <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), d.limits.DrainTimeout)
 	defer cancel()
@@ -212,10 +219,7 @@ func (d *Daemon) drain(hurry <-chan struct{}) {
 		waiting.Add(1)
 		go func() {
 			defer waiting.Done()
-			if c.session != nil && c.session.WaitIdle(ctx) == nil {
-				c.out.Flush(ctx)
-			}
-			c.nc.Close()
+			c.drain(ctx)
 		}()
 	}
 	waiting.Wait()

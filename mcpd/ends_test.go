@@ -198,7 +198,7 @@ func TestDrain(t *testing.T) {
 }
 
 // TestDrainEnds ends a drain at its limit, or at once in a hurry; what was in
-// flight is on record.
+// flight is on record, and answered so.
 func TestDrainEnds(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]time.Duration{"limit": 10 * time.Millisecond, "hurry": time.Hour} {
@@ -212,10 +212,14 @@ func TestDrainEnds(t *testing.T) {
 				eventually(t, "it drains", r.d.sessions.Draining)
 				close(r.hurry)
 			}
+			cut := c.refusal("1")
 			c.wantEnd()
+			if m := s.takes("notifications/cancelled"); !strings.Contains(m.raw, "stopping") {
+				t.Errorf("the server is told %s", m.raw)
+			}
 			r.awaitEnd()
-			if p := r.d.journal.Pending(); len(p) != 1 || p[0].Reason != "draining" {
-				t.Errorf("pending %+v", p)
+			if p := r.d.journal.Pending(); len(p) != 1 || p[0].Reason != "draining" || p[0].RequestID != cut.Run {
+				t.Errorf("pending %+v, answered %+v", p, cut)
 			}
 		})
 	}

@@ -329,14 +329,34 @@ func (in *instance) host(ctx context.Context, pause time.Duration) (err error) {
 	return in.link.run(ctx, in)
 }
 
-// lost answers everything that the ended process has left open, in order. What
-// is being sent at this moment is left to its sender.
+// lost answers everything that the ended process has left open.
 func (in *instance) lost(err error) {
 	in.mu.Lock()
 	in.ended = true
 	if in.cause == nil {
 		in.cause = in.explain(err)
 	}
+	open := in.takeOpenLocked()
+	own := in.own
+	in.own, in.tokens, in.kept = nil, nil, nil
+	in.mu.Unlock()
+
+	in.abandon(open...)
+	for _, e := range own {
+		e.timer.Stop()
+		e.done(nil)
+	}
+	for _, n := range in.up.conn.questions.Lapse(in) {
+		in.up.conn.sendOwn([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
+			strconv.FormatInt(n, 10) + `,"reason":"the server has ended"}}`))
+	}
+	in.note(open)
+}
+
+// takeOpenLocked takes out all requests that have been sent and not been answered,
+// in the order in which they were sent. What is being sent at this moment is left
+// to its sender.
+func (in *instance) takeOpenLocked() []*exchange {
 	var open []*exchange
 	for n, x := range in.pending {
 		if x.timer != nil {
@@ -347,23 +367,24 @@ func (in *instance) lost(err error) {
 			delete(in.pending, n)
 		}
 	}
-	own := in.own
-	in.own, in.tokens, in.kept = nil, nil, nil
-	in.mu.Unlock()
-
 	slices.SortFunc(open, func(a, b *exchange) int { return cmp.Compare(a.number, b.number) })
+	return open
+}
+
+// cut gives up what is in flight while the process runs on, to be ended with its
+// session.
+func (in *instance) cut(cause *refusal) {
+	in.mu.Lock()
+	in.ended = true
+	if in.cause == nil {
+		in.cause = cause
+	}
+	open := in.takeOpenLocked()
+	in.mu.Unlock()
 	for _, x := range open {
-		in.abandon(x)
+		in.sendCancel(x.number, "the daemon is stopping")
 	}
-	for _, e := range own {
-		e.timer.Stop()
-		e.done(nil)
-	}
-	for _, n := range in.up.conn.questions.Lapse(in) {
-		in.up.conn.sendOwn([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
-			strconv.FormatInt(n, 10) + `,"reason":"the server has ended"}}`))
-	}
-	in.note(open)
+	in.abandon(open...)
 }
 
 // note keeps for status that a server does not start, or has ended by itself.
@@ -383,20 +404,32 @@ func (in *instance) note(open []*exchange) {
 	}
 }
 
-// abandon answers a request that the ended process has not answered.
-func (in *instance) abandon(x *exchange) {
+// abandon answers requests that the ended process has not answered, in the order
+// given. Before that their runs end, all at the same time: so the recovery file is
+// rewritten for all of them together, not for each.
+func (in *instance) abandon(open ...*exchange) {
 	in.mu.Lock()
 	cause, left := in.cause, in.left
 	in.mu.Unlock()
-	if x.kind == kindDiscover {
+	answers := make([]*refusal, len(open))
+	var ends sync.WaitGroup
+	for i, x := range open {
+		if x.kind != kindDiscover {
+			ends.Go(func() { answers[i] = x.endLost(cause, x.seq != 0 && x.seq <= in.link.begun()) })
+		}
+	}
+	ends.Wait()
+	for i, x := range open {
+		if x.kind != kindDiscover {
+			x.refuse(answers[i])
+			continue
+		}
 		if !left { // else nothing has been learnt of the server
 			in.up.d.eras.set(in.up.server, session.Handshake)
 			in.up.forgive()
 		}
 		x.answerNoDiscover()
-		return
 	}
-	x.lost(cause, x.seq != 0 && x.seq <= in.link.begun())
 }
 
 // explain says why a process ended that was not told to.

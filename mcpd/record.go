@@ -61,23 +61,17 @@ func (x *exchange) resource() string {
 	if server.State == config.StateShared {
 		return "server:" + server.Name
 	}
-	return privatePrefix + x.conn.session.ID()
+	return "session:" + x.conn.session.ID()
 }
-
-// privatePrefix begins the resource of a session whose server's state is its own.
-const privatePrefix = "session:"
 
 // blocked refuses a call on a resource with runs of unknown outcome that nobody
 // has acknowledged. Only runs that certainly were to change something block, and
 // those of an earlier daemon's sessions do not: their state is gone, and their ids
 // are given to others.
 func (d *Daemon) blocked(server, resource string) *refusal {
-	private := strings.HasPrefix(resource, privatePrefix)
 	var ids []string
 	for _, run := range d.journal.PendingOn(server, func(other string) bool { return other == resource }) {
-		if !private || run.StartedAt.After(d.started) {
-			ids = append(ids, run.RequestID)
-		}
+		ids = append(ids, run.RequestID)
 	}
 	if len(ids) == 0 {
 		return nil
@@ -116,6 +110,11 @@ func (x *exchange) end(outcome recovery.Outcome, reason string) {
 // lost ends a call that will not be answered by its server, and says so to the
 // client. MayHaveBegun is false only if no byte of it was sent.
 func (x *exchange) lost(cause *refusal, mayHaveBegun bool) {
+	x.refuse(x.endLost(cause, mayHaveBegun))
+}
+
+// endLost is lost without the answer, which it returns.
+func (x *exchange) endLost(cause *refusal, mayHaveBegun bool) *refusal {
 	r := *cause
 	safe := !mayHaveBegun || x.class == classRead
 	r.data.RetrySafe = &safe
@@ -134,7 +133,7 @@ func (x *exchange) lost(cause *refusal, mayHaveBegun bool) {
 	if x.run != nil {
 		r.data.Run = x.run.ID()
 	}
-	x.refuse(&r)
+	return &r
 }
 
 // reason is the word in the record for why a call was not answered. A server whose

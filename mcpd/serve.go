@@ -133,7 +133,7 @@ func serve(ctx context.Context, place Place, o ServeOptions, notifier *life.Noti
 
 	d, err := New(Options{
 		Paths: paths, Config: cfg, Identity: identity, Spawner: spawner,
-		Log: logs.daemon, Status: writer, Journal: journal, ServerLog: logs.server, IdleExit: o.IdleExit, Command: place.Command(),
+		Log: logs.daemon, Status: writer, Journal: journal, ServerLog: logs.server, IdleExit: o.IdleExit, Command: place.Command(), Epoch: report.Epoch,
 	})
 	if err != nil {
 		return err

@@ -137,6 +137,17 @@ func (u *upstream) notify(f *wire.Frame, edits []wire.Edit) {
 	}
 }
 
+// cut answers all that is in flight with the cause, and tells the process that it
+// is cancelled.
+func (u *upstream) cut(cause *refusal) {
+	u.mu.Lock()
+	in := u.current
+	u.mu.Unlock()
+	if in != nil {
+		in.cut(cause)
+	}
+}
+
 // close gives up what is in flight, ends the process, and returns when nothing
 // of it is left.
 func (u *upstream) close() {

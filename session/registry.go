@@ -65,6 +65,14 @@ func NewRegistry(l Limits) *Registry {
 	}
 }
 
+// CountFrom numbers the sessions from the one after last, so that their owners are
+// others than those of an earlier registry. It is called before the first Open.
+func (r *Registry) CountFrom(last uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.opened = last
+}
+
 // Open adds a session. It returns a *LimitError when the registry is full and
 // ErrDraining when it drains. The caller owns the session and must Close it.
 func (r *Registry) Open(info Info) (*Session, error) {

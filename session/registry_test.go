@@ -149,3 +149,13 @@ func TestDrainOfAnEmptyRegistry(t *testing.T) {
 		t.Errorf("Wait: %v", err)
 	}
 }
+
+// TestCountFrom numbers a later registry's sessions on from another one's.
+func TestCountFrom(t *testing.T) {
+	r := NewRegistry(limits())
+	r.CountFrom(41)
+	s := openSession(t, r)
+	if s.ID() != "session-42" || s.Owner() != "client-42" {
+		t.Errorf("%s, %s", s.ID(), s.Owner())
+	}
+}
