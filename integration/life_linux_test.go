@@ -104,9 +104,9 @@ func (r *rig) configuration(limits map[string]any, extra map[string]map[string]a
 	return path
 }
 
-// launch starts the rig's daemon with this command and waits until it takes
-// connections. The command may lead through other programs.
-func (r *rig) launch(cmd *exec.Cmd) *daemon {
+// begin starts the rig's daemon with this command, which may lead through other
+// programs.
+func (r *rig) begin(cmd *exec.Cmd) *daemon {
 	r.t.Helper()
 	d := &daemon{cmd: cmd, exited: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &d.output, &d.output
@@ -121,6 +121,13 @@ func (r *rig) launch(cmd *exec.Cmd) *daemon {
 	r.mu.Lock()
 	r.daemon = d
 	r.mu.Unlock()
+	return d
+}
+
+// launch is begin, and waits until the daemon takes connections.
+func (r *rig) launch(cmd *exec.Cmd) *daemon {
+	r.t.Helper()
+	d := r.begin(cmd)
 	eventually(r.t, "the daemon takes connections", func() error {
 		select {
 		case <-d.exited:

@@ -73,12 +73,15 @@ func (c *conn) serve(first time.Time) {
 	}()
 	c.nc.SetReadDeadline(first)
 	frame, err := c.nextFrame()
-	c.d.spoke(c)
 	if err != nil {
 		return
 	}
 	c.nc.SetReadDeadline(time.Time{})
-	if control := c.open(frame); control {
+	control := c.open(frame)
+	if c.refusal == nil {
+		c.d.spoke(c)
+	}
+	if control {
 		c.serveControl(frame)
 		c.out.Flush(context.Background()) // ends with the client's reading at the latest
 		return

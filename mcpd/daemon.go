@@ -89,7 +89,7 @@ type Daemon struct {
 
 	mu       sync.Mutex // guards the fields below
 	conns    map[*conn]struct{}
-	silent   []*conn // without a first frame yet, oldest first
+	silent   []*conn // without a first frame yet, or refused, oldest first
 	logs     map[string]io.Writer
 	findings map[string]status.Finding // by code and detail
 	troubles map[string]status.Finding // by the server that has not answered since
@@ -108,7 +108,15 @@ func New(o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := o.Config.Limits
+	files, err := openFiles()
+	if err != nil {
+		return nil, err
+	}
+	l := fitDescriptors(o.Config.Limits, files)
+	if asked := o.Config.Limits.Sessions; l.Sessions < asked {
+		o.Log.Warn("fewer sessions than configured, because few files may be open (see ulimit -n)",
+			zap.Uint64("files", files), zap.Int("sessions", l.Sessions), zap.Int("configured", asked))
+	}
 	d := &Daemon{
 		options: o, limits: l, log: o.Log, spawner: o.Spawner,
 		budget: wire.NewBudget(l.Budget),
@@ -300,10 +308,15 @@ func (d *Daemon) greet(c *conn) time.Time {
 	return time.Now().Add(firstFrame)
 }
 
-// spoke takes a connection out of those that have said nothing yet.
+// spoke takes a connection out of those that are outside of the session limit: it
+// is a session now, or asks something.
 func (d *Daemon) spoke(c *conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.spokeLocked(c)
+}
+
+func (d *Daemon) spokeLocked(c *conn) {
 	if i := slices.Index(d.silent, c); i >= 0 {
 		d.silent = slices.Delete(d.silent, i, i+1)
 	}
@@ -314,6 +327,7 @@ func (d *Daemon) left(c *conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.conns, c)
+	d.spokeLocked(c)
 	if d.idle != nil && len(d.conns) == 0 {
 		d.idle.Reset(d.options.IdleExit)
 	}

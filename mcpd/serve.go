@@ -236,9 +236,22 @@ func listen(p endpoint.Paths, lock *endpoint.Lock) (*endpoint.Listener, error) {
 
 // supervised runs the daemon under its service manager, if it has one.
 func (d *Daemon) supervised(ctx context.Context, ln *endpoint.Listener, o ServeOptions) error {
+	if err := life.NotifyReady(); err != nil {
+		d.log.Warn("telling the service manager", zap.Error(err))
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
-	helpers.Add(2)
+	helpers.Add(3)
+	go func() {
+		defer helpers.Done()
+		select {
+		case <-ctx.Done():
+		case <-d.stopping:
+		}
+		if err := life.NotifyStopping(); err != nil {
+			d.log.Warn("telling the service manager", zap.Error(err))
+		}
+	}()
 	go func() {
 		defer helpers.Done()
 		if err := life.Watchdog(ctx, d.alive); err != nil {
@@ -256,9 +269,6 @@ func (d *Daemon) supervised(ctx context.Context, ln *endpoint.Listener, o ServeO
 			}
 		}
 	}()
-	if err := life.NotifyReady(); err != nil {
-		d.log.Warn("telling the service manager", zap.Error(err))
-	}
 	err := d.Run(ctx, ln, o.Hurry)
 	cancel()
 	helpers.Wait()
