@@ -337,3 +337,22 @@ func helperOf(t testing.TB, daemon int) int {
 func (r *rig) connect(config, name string) *client {
 	return r.run(r.command("connect", name, "--config", config))
 }
+
+// vitals reads what the rig's daemon holds.
+func (r *rig) vitals() vitals {
+	r.t.Helper()
+	pid := r.daemon.pid()
+	fields := statFields(fmt.Sprint("/proc/", pid))
+	pages, err := strconv.ParseInt(fields[24-3], 10, 64)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	threads, err := strconv.Atoi(fields[20-3])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return vitals{
+		files: openFiles(r.t, pid), threads: threads, resident: pages * int64(os.Getpagesize()),
+		processes: len(childrenOf(pid)) + len(childrenOf(helperOf(r.t, pid))),
+	}
+}
