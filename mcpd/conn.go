@@ -250,6 +250,7 @@ func (c *conn) drain(ctx context.Context) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.Background(), cutFlush)
 		defer cancel()
+		u.conn.session.WaitIdle(ctx) // until what waited has been refused
 	}
 	c.out.Flush(ctx)
 }

@@ -224,3 +224,32 @@ func TestDrainEnds(t *testing.T) {
 		})
 	}
 }
+
+// TestDrainEndsTheLine answers calls that still wait when a drain ends, and starts
+// no process for them.
+func TestDrainEndsTheLine(t *testing.T) {
+	t.Parallel()
+	r, c, s := startSession(t, rigOptions{limits: func(l *config.Limits) {
+		l.ClientCalls, l.DrainTimeout = 1, 50*time.Millisecond
+	}})
+	c.call("1", "write")
+	s.takes("tools/call")
+	c.call("2", "write")
+	c.call("3", "mystery")
+	c.sync(s)
+	r.stop()
+	if got := c.refusal("1"); got.Code != "draining" || got.Outcome != "unknown" {
+		t.Errorf("the call that ran: %+v", got)
+	}
+	for _, id := range []string{"2", "3"} {
+		if got := c.refusal(id); got.Code != "draining" || !strings.Contains(got.message, "nothing was sent") {
+			t.Errorf("a call that waited: %+v", got)
+		}
+	}
+	c.wantEnd()
+	r.awaitEnd()
+	r.servers.none()
+	if p := r.d.journal.Pending(); len(p) != 1 || p[0].Tool != "write" {
+		t.Errorf("pending %+v", p)
+	}
+}

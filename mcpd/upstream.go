@@ -8,6 +8,7 @@ import (
 
 	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/wire"
+	"interlock/session"
 	"interlock/status"
 )
 
@@ -32,7 +33,7 @@ type upstream struct {
 	current  *instance  // the process that runs or starts, nil if there is none
 	started  time.Time  // of the last process
 	starts   int
-	closed   bool
+	over     error          // why nothing more is taken, nil while it is
 	instance sync.WaitGroup // the goroutines of all instances
 }
 
@@ -66,8 +67,8 @@ func newUpstream(c *conn, s config.Server, h Hello) *upstream {
 func (u *upstream) take(x *exchange) (*instance, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.closed {
-		return nil, errSessionOver
+	if u.over != nil {
+		return nil, u.over
 	}
 	if u.current != nil && u.current.enter(x) {
 		return u.current, nil
@@ -81,8 +82,8 @@ func (u *upstream) take(x *exchange) (*instance, error) {
 func (u *upstream) ensure() (*instance, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.closed {
-		return nil, errSessionOver
+	if u.over != nil {
+		return nil, u.over
 	}
 	if u.current == nil {
 		u.current = u.startLocked()
@@ -138,9 +139,12 @@ func (u *upstream) notify(f *wire.Frame, edits []wire.Edit) {
 }
 
 // cut answers all that is in flight with the cause, and tells the process that it
-// is cancelled.
+// is cancelled. Nothing more is taken: what still waits is refused.
 func (u *upstream) cut(cause *refusal) {
 	u.mu.Lock()
+	if u.over == nil {
+		u.over = session.ErrDraining
+	}
 	in := u.current
 	u.mu.Unlock()
 	if in != nil {
@@ -152,7 +156,7 @@ func (u *upstream) cut(cause *refusal) {
 // of it is left.
 func (u *upstream) close() {
 	u.mu.Lock()
-	u.closed = true
+	u.over = errSessionOver
 	in := u.current
 	u.mu.Unlock()
 	if in != nil {
