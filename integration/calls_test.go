@@ -76,12 +76,13 @@ func TestDuplicateID(t *testing.T) {
 	})
 }
 
-// TestServerAnswersBadly has a server send answers that belong to nobody.
+// TestServerAnswersBadly has a server send answers that belong to nobody: the
+// caller gets the right one only, and another session nothing.
 func TestServerAnswersBadly(t *testing.T) {
 	t.Parallel()
 	eachRelay(t, func(t *testing.T, w way) {
 		r := newRig(t)
-		r.servers["fake"] = r.fake().shared()
+		r.servers["fake"] = r.fake()
 		c, other := r.open(w, "fake").ready(), r.open(w, "fake").ready()
 		for i, test := range []struct{ tool, answer, end string }{
 			{"stray", "the right answer", "after the stray answers"},
@@ -90,9 +91,7 @@ func TestServerAnswersBadly(t *testing.T) {
 			if got := textOf(t, c.call(fmt.Sprint(i), test.tool, "{}")); got != test.answer {
 				t.Errorf("%s: %s", test.tool, got)
 			}
-			for _, c := range []*client{c, other} {
-				c.take("log message", func(m *message) bool { return strings.Contains(m.raw, test.end) })
-			}
+			c.take("log message", func(m *message) bool { return strings.Contains(m.raw, test.end) })
 		}
 		c.nothingMore()
 		other.nothingMore()
@@ -202,21 +201,19 @@ func TestCancelQueued(t *testing.T) {
 }
 
 // TestLateAnswer has a server answer a call that was cancelled, when its id is
-// in use again.
+// in use again, and in use by another session too.
 func TestLateAnswer(t *testing.T) {
 	t.Parallel()
 	eachRelay(t, func(t *testing.T, w way) {
 		r := newRig(t)
-		r.servers["fake"] = r.fake().shared()
+		r.servers["fake"] = r.fake()
 		c, other := r.open(w, "fake").ready(), r.open(w, "fake").ready()
 		c.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"late","arguments":{},"_meta":{"progressToken":5}}}`)
 		c.take("progress", isMethod("notifications/progress"))
 		other.sendCall("5", "hold", `{"key":"other"}`)
 		r.logged(1, "hold", "other")
 		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`)
-		for _, c := range []*client{c, other} {
-			c.take("log message", isMethod("notifications/message"))
-		}
+		c.take("log message", isMethod("notifications/message"))
 		if m := c.call("5", "echo", `{"mine":5}`); !strings.Contains(m.raw, `{"mine":5}`) {
 			t.Error(m.raw)
 		}
@@ -229,7 +226,7 @@ func TestLateAnswer(t *testing.T) {
 	})
 }
 
-// TestCancelOfAnother has two clients with the same id in flight at one server:
+// TestCancelOfAnother has two clients with the same id in flight:
 // a cancellation touches the sender's call only, and so does a client's end.
 func TestCancelOfAnother(t *testing.T) {
 	t.Parallel()
@@ -243,7 +240,7 @@ func TestCancelOfAnother(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachRelay(t, func(t *testing.T, w way) {
 				r := newRig(t)
-				r.servers["fake"] = r.fake().shared()
+				r.servers["fake"] = r.fake()
 				a, b := r.open(w, "fake").ready(), r.open(w, "fake").ready()
 				a.sendCall("7", "hold", `{"key":"of a"}`)
 				a.sendCall("9", "hold", `{"key":"too of a"}`)
@@ -305,26 +302,22 @@ func TestEarlyRequest(t *testing.T) {
 	eachWay(t, func(t *testing.T, w way) {
 		r := newRig(t)
 		gate := filepath.Join(r.dir, "gate")
-		r.servers["fake"] = r.fake("-strict", "-gate", gate).shared()
-		clients := []*client{r.open(w, "fake"), r.open(w, "fake")}
-		for _, c := range clients {
-			lines := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+		r.servers["fake"] = r.fake("-strict", "-gate", gate)
+		c := r.open(w, "fake")
+		lines := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":1,"method":"tools/list"}
 `
-			if err := c.write(lines); err != nil {
-				t.Fatal(err)
-			}
+		if err := c.write(lines); err != nil {
+			t.Fatal(err)
 		}
 		r.logged(1, "in", "initialize")
 		if err := os.WriteFile(gate, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range clients {
-			c.answer("0")
-			if m := c.answer("1"); m.Result == nil {
-				t.Error(m.raw)
-			}
+		c.answer("0")
+		if m := c.answer("1"); m.Result == nil {
+			t.Error(m.raw)
 		}
 	})
 }

@@ -25,7 +25,7 @@ func environmentOf(t testing.TB, m *message) environment {
 	return result.StructuredContent
 }
 
-// TestEnvironment gives an isolated server what it would have had from its
+// TestEnvironment gives an server what it would have had from its
 // client: variables, the configuration's above the client's, and directory.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
@@ -58,10 +58,7 @@ func TestEnvironment(t *testing.T) {
 // client's PATH, not on the daemon's.
 func TestPath(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, w way) {
-		if w == direct {
-			t.Skip("the test would look on its own PATH")
-		}
+	eachRelay(t, func(t *testing.T, w way) {
 		r := newRig(t)
 		var paths []string
 		for _, version := range []string{"one", "two"} {

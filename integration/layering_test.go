@@ -1,12 +1,15 @@
 package integration
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -24,27 +27,35 @@ type goPackage struct {
 // packages lists the packages of the module, for each system that it runs on.
 func packages(t *testing.T) []goPackage {
 	t.Helper()
-	var all []goPackage
+	all, err := listPackages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// listPackages asks the go command, once.
+var listPackages = sync.OnceValues(func() (all []goPackage, err error) {
 	for _, system := range []string{"linux", "darwin"} {
 		cmd := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports,Deps", "./...")
 		cmd.Dir = ".."
 		cmd.Env = append(cmd.Environ(), "GOOS="+system, "CGO_ENABLED=0")
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("listing packages for %s: %v", system, err)
+			return nil, fmt.Errorf("listing packages for %s: %w", system, err)
 		}
-		for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
+		for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 			var p goPackage
 			if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
-				t.Fatal(err)
+				return nil, fmt.Errorf("reading the list of packages for %s: %w", system, err)
 			}
 			all = append(all, p)
 		}
 	}
-	return all
-}
+	return all, nil
+})
 
 // below reports whether the import path is that of the package or of one below it.
 func below(path, pkg string) bool { return path == pkg || strings.HasPrefix(path, pkg+"/") }

@@ -53,42 +53,44 @@ func TestStateless(t *testing.T) {
 }
 
 // TestListen has two clients listen under one id, and one of them under two:
-// each hears of its own subscriptions, under the ids that it gave them.
+// each hears what its own server has for it, under the ids that it gave.
 func TestListen(t *testing.T) {
 	t.Parallel()
 	eachRelay(t, func(t *testing.T, w way) {
 		r := newRig(t)
-		r.servers["fake"] = r.fake("-discover", "serve").shared()
-		a, b := r.open(w, "fake"), r.open(w, "fake")
-		listens := map[*client][]string{a: {"11", `"11"`}, b: {"11"}}
-		id := func(id string) func(*message) bool {
+		r.servers["fake"] = r.fake("-discover", "serve")
+		listens := map[*client][]string{r.open(w, "fake"): {"11", `"11"`}, r.open(w, "fake"): {"11"}}
+		about := func(id string) func(*message) bool {
 			return func(m *message) bool {
 				return m.ID == nil && strings.Contains(m.raw, `"io.modelcontextprotocol/subscriptionId":`+id+"}")
 			}
 		}
 		for c, ids := range listens {
-			for _, listen := range ids {
-				c.send(`{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":{"notifications":{"resources":["x:y"]},"_meta":%s}}`, listen, modernMeta)
-				c.take("acknowledgement", id(listen))
+			for _, id := range ids {
+				c.send(`{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":{"notifications":{"resources":["x:y"]},"_meta":%s}}`, id, modernMeta)
+				c.take("acknowledgement", about(id))
 			}
 		}
-		a.send("%s", modernCall("1", "touch", `"arguments":{"uri":"x:y"},`))
-		a.answer("1")
 		for c, ids := range listens {
-			for _, listen := range ids {
-				if m := c.take("update", id(listen)); m.Method != "notifications/resources/updated" {
+			uri := fmt.Sprintf("x:one of %d", len(ids))
+			c.send("%s", modernCall("1", "touch", `"arguments":{"uri":"`+uri+`"},`))
+			c.answer("1")
+			for _, id := range ids {
+				if m := c.take("update", about(id)); m.Method != "notifications/resources/updated" || !strings.Contains(m.raw, uri) {
 					t.Error(m.raw)
 				}
 			}
 		}
-		a.send("%s", modernCall("2", "unlistens", `"arguments":{},`))
-		a.answer("2")
 		for c, ids := range listens {
-			for _, listen := range ids {
-				if m := c.answer(listen); !strings.Contains(string(m.Result), `"io.modelcontextprotocol/subscriptionId":`+listen+"}") {
+			c.send("%s", modernCall("2", "unlistens", `"arguments":{},`))
+			c.answer("2")
+			for _, id := range ids {
+				if m := c.answer(id); !strings.Contains(string(m.Result), `"io.modelcontextprotocol/subscriptionId":`+id+"}") {
 					t.Error(m.raw)
 				}
 			}
+		}
+		for c := range listens {
 			c.send("%s", modernCall(`"last"`, "echo", `"arguments":{},`))
 			c.answer(`"last"`)
 			if left := c.leftover(); left != "" {

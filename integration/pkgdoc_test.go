@@ -87,14 +87,21 @@ func TestNoMachinePaths(t *testing.T) {
 	t.Parallel()
 	places := []string{"/root", "/work", "/workspace"}
 	if home, err := os.UserHomeDir(); err == nil && home != "/" {
-		places = append(places, regexp.QuoteMeta(home))
+		places = append(places, home)
+	}
+	var quoted []string
+	for _, place := range places {
+		quoted = append(quoted, regexp.QuoteMeta(place))
 	}
 	// A path that begins here, not one that goes on, as in a URL.
-	paths := regexp.MustCompile(`(?:^|[^A-Za-z0-9_.$}/-])(?:` + strings.Join(places, "|") + `)/[A-Za-z0-9_.]`)
+	paths := regexp.MustCompile(`(?:^|[^A-Za-z0-9_.$}/-])(?:` + strings.Join(quoted, "|") + `)/[A-Za-z0-9_.]`)
 	for _, name := range repositoryFiles(t) {
 		text, err := os.ReadFile(filepath.Join("..", name))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(places, func(place string) bool { return bytes.Contains(text, []byte(place+"/")) }) {
+			continue // most files, without the price of the expression
 		}
 		n := 0
 		for line := range bytes.Lines(text) {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,9 +10,10 @@ import (
 	"time"
 )
 
-// TestCrash has a server end in the middle of calls, in every way that a
-// server ends: the calls are answered at once with who it was, whoever made
-// them, and the next call finds a new process.
+// TestCrash has a session's server end in the middle of calls, in every way that a
+// server ends, and more than once: all calls to it are answered at once with who
+// it was, the next one finds a new process, with the one handshake that it may
+// have behind it, and another session's process of the same entry lives on.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string][2]string{
@@ -20,42 +22,35 @@ func TestCrash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachRelay(t, func(t *testing.T, w way) {
 				r := newRig(t)
-				r.servers["fragile"] = r.fake().shared()
-				a, b := r.open(w, "fragile").ready(), r.open(w, "fragile").ready()
-				b.sendCall("1", "hold", `{"key":"of b"}`)
-				r.logged(1, "hold", "of b")
-				a.sendCall("1", end[0], end[1])
-				for _, c := range []*client{a, b} {
-					if why := refusal(t, c.answer("1")); !strings.Contains(why, "fragile") {
-						t.Errorf("%q does not name the server", why)
+				r.servers["fragile"] = r.fake("-once", "-strict")
+				c, other := r.open(w, "fragile").ready(), r.open(w, "fragile").ready()
+				other.sendCall("1", "hold", `{"key":"of the other"}`)
+				r.logged(1, "hold", "of the other")
+				for n := range 2 {
+					c.sendCall("1", "hold", `{"key":"own"}`)
+					held := r.logged(n+1, "hold", "own")
+					c.sendCall("2", end[0], end[1])
+					for _, id := range []string{"1", "2"} {
+						if why := refusal(t, c.answer(id)); !strings.Contains(why, "fragile") {
+							t.Errorf("%q does not name the server", why)
+						}
 					}
-				}
-				for _, c := range []*client{a, b} {
 					c.settle()
+					c.take("change", isMethod("notifications/tools/list_changed")) // for another program may have taken its place
+					eventually(t, "the process is gone", func() error { return alive(held[n].pid) })
 				}
-				if starts := r.logged(2, "start", ""); len(starts) != 2 {
+				other.call("2", "release", `{"key":"of the other"}`)
+				if got := textOf(t, other.answer("1")); got != "held of the other" {
+					t.Error(got)
+				}
+				if starts := r.logged(4, "start", ""); len(starts) != 4 {
 					t.Errorf("the server started %d times", len(starts))
 				}
-				eventually(t, "the first process is gone", func() error {
-					return alive(r.events("start")[0].pid)
-				})
+				c.nothingMore()
+				other.nothingMore()
 			})
 		})
 	}
-}
-
-// TestCrashAlone has the only session's own server crash: the session goes on.
-func TestCrashAlone(t *testing.T) {
-	t.Parallel()
-	eachRelay(t, func(t *testing.T, w way) {
-		r := newRig(t)
-		r.servers["fragile"] = r.fake()
-		c := r.open(w, "fragile").ready()
-		for range 2 {
-			refusal(t, c.call("1", "crash", `{"kind":"kill"}`))
-			c.settle()
-		}
-	})
 }
 
 // TestSilentPing has servers that do not answer pings, or refuse them: nobody
@@ -117,51 +112,33 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// TestOneHandshake has two clients at a server that ends on a second
-// initialize.
-func TestOneHandshake(t *testing.T) {
-	t.Parallel()
-	eachRelay(t, func(t *testing.T, w way) {
-		r := newRig(t)
-		r.servers["fake"] = r.fake("-once").shared()
-		a, b := r.open(w, "fake"), r.open(w, "fake")
-		first, second := a.initialize("2025-06-18", "{}"), b.initialize("2025-06-18", "{}")
-		if first.raw != second.raw {
-			t.Errorf("two handshakes:\n%s%s", first.raw, second.raw)
-		}
-		a.settle()
-		b.settle()
-		if starts := r.events("start"); len(starts) != 1 {
-			t.Errorf("the server started %d times", len(starts))
-		}
-	})
-}
-
-// TestSlowStart has two clients wait for one slow server: it starts once, and
-// holds up nobody else.
+// TestSlowStart has a client wait for a slow server, which holds up no other, and
+// what it sent meanwhile is answered.
 func TestSlowStart(t *testing.T) {
 	t.Parallel()
 	eachRelay(t, func(t *testing.T, w way) {
 		r := newRig(t)
 		gate := filepath.Join(r.dir, "gate")
-		r.servers["slow"], r.servers["quick"] = r.fake("-gate", gate).shared(), r.fake()
-		waiting := []*client{r.open(w, "slow"), r.open(w, "slow")}
-		for _, c := range waiting {
-			c.send(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
-		}
+		r.servers["slow"], r.servers["quick"] = r.fake("-gate", gate), r.fake()
+		c := r.open(w, "slow")
+		c.send(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
 		r.logged(1, "in", "initialize")
+		c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		c.sendCall("1", "count", "{}")
 		r.open(w, "quick").ready().settle()
+		if _, err := c.next(0, func(*message) bool { return true }); err == nil {
+			t.Error("somebody answered for the server")
+		}
 		if err := os.WriteFile(gate, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range waiting {
-			if m := c.answer(`"init"`); m.Result == nil {
-				t.Error(m.raw)
-			}
+		if m := c.answer(`"init"`); m.Result == nil {
+			t.Error(m.raw)
 		}
-		if handshakes := r.logged(2, "in", `"initialize"`); len(handshakes) != 2 {
-			t.Errorf("%d handshakes with two servers", len(handshakes))
+		if got := textOf(t, c.answer("1")); got != "1" {
+			t.Errorf("the call was made %s times", got)
 		}
+		c.nothingMore()
 	})
 }
 
@@ -250,36 +227,50 @@ func TestNothingOutlives(t *testing.T) {
 	}
 }
 
-// TestDaemonKilled kills the daemon under a bridge: what was in flight is
-// answered, nothing is sent twice, and the session goes on with a new daemon.
+// TestDaemonKilled kills the daemon under a bridge with calls in flight. The
+// bridge says so and ends, and no process is left. Under the next daemon, which the
+// client's next start brings, the call that may have changed something is pending.
 func TestDaemonKilled(t *testing.T) {
 	t.Parallel()
-	eachRelay(t, func(t *testing.T, w way) {
-		if w != bridge {
-			t.Skip("only a bridge outlives its daemon")
-		}
+	eachWay(t, func(t *testing.T, w way) {
 		r := newRig(t)
-		r.servers["fake"] = r.fake()
-		c := r.open(w, "fake").ready()
-		c.sendCall("1", "hold", `{"key":"k"}`)
-		r.logged(1, "hold", "k")
+		r.servers["oracle"] = r.oracle()
+		c := r.open(w, "oracle").ready()
+		c.oracleCall("read", "read", "hang")
+		c.oracleCall("write", "write", "hang")
+		r.awaitSeen("read", "write")
 		r.kill()
-		refusal(t, c.answer("1"))
-		c.settle()
-		if n := len(r.events("hold")); n != 1 {
-			t.Errorf("the call was sent %d times", n)
+		c.ended()
+		if code := c.exitCode(); code != 6 {
+			t.Errorf("exit code %d, want 6", code)
 		}
-	})
+		if said := c.stderr(); said != "interlock: the daemon has ended the session\n" {
+			t.Errorf("the bridge said %q", said)
+		}
+		if left := c.leftover(); left != "" {
+			t.Errorf("a call that nobody answered got %s", left)
+		}
+		eventually(t, "no process is left", func() error {
+			if left := processesOf(r.dir); len(left) > 0 {
+				return fmt.Errorf("%v", left)
+			}
+			return nil
+		})
+		again := r.run(r.command("connect", "oracle", "--config", r.config())).ready()
+		r.awaitPending("write")
+		again.oracleCall("after", "write", "")
+		if m := again.answer(`"after"`); m.Error != nil {
+			t.Error(m.raw)
+		}
+		r.sentOnce()
+	}, bridge)
 }
 
 // TestConnectStarts has the first client start the daemon, and all of many at
 // once find the same one.
 func TestConnectStarts(t *testing.T) {
 	t.Parallel()
-	eachRelay(t, func(t *testing.T, w way) {
-		if w != bridge {
-			t.Skip("only a bridge starts a daemon")
-		}
+	eachWay(t, func(t *testing.T, w way) {
 		r := newRig(t)
 		r.servers["fake"] = r.fake()
 		config := r.config()
@@ -294,5 +285,5 @@ func TestConnectStarts(t *testing.T) {
 		if len(daemons) != 1 {
 			t.Errorf("there are %d daemons: %v", len(daemons), daemons)
 		}
-	})
+	}, bridge)
 }

@@ -39,9 +39,14 @@ func ways() (list []way) {
 	return list
 }
 
-// eachWay runs the test once for every way, at the same time.
-func eachWay(t *testing.T, test func(*testing.T, way)) {
-	for _, w := range ways() {
+// eachWay runs the test once for every way, at the same time, or for every way
+// named, where the test does not apply to all.
+func eachWay(t *testing.T, test func(*testing.T, way), only ...way) {
+	apply := slices.DeleteFunc(ways(), func(w way) bool { return len(only) > 0 && !slices.Contains(only, w) })
+	if len(apply) == 0 {
+		t.Skipf("the flag -ways leaves %v out", only)
+	}
+	for _, w := range apply {
 		t.Run(string(w), func(t *testing.T) {
 			t.Parallel()
 			test(t, w)
@@ -51,16 +56,7 @@ func eachWay(t *testing.T, test func(*testing.T, way)) {
 
 // eachRelay runs the test once for every way that leads through interlock.
 func eachRelay(t *testing.T, test func(*testing.T, way)) {
-	relays := slices.DeleteFunc(ways(), func(w way) bool { return w == direct })
-	if len(relays) == 0 {
-		t.Skip("the flag -ways leaves interlock out")
-	}
-	for _, w := range relays {
-		t.Run(string(w), func(t *testing.T) {
-			t.Parallel()
-			test(t, w)
-		})
-	}
+	eachWay(t, test, bridge, socket)
 }
 
 // server is an entry of the configuration.
@@ -68,8 +64,6 @@ type server struct {
 	Command   string            `json:"command"`
 	Args      []string          `json:"args,omitempty"`
 	Env       map[string]string `json:"env,omitempty"`
-	Scope     string            `json:"scope,omitempty"`
-	Instances string            `json:"instances,omitempty"`
 	State     string            `json:"state,omitempty"`
 	Mutations string            `json:"mutations,omitempty"`
 
@@ -101,8 +95,6 @@ type limits struct {
 type pendingSettings struct {
 	Pending string `json:"pending,omitempty"`
 }
-
-func (s server) shared() server { s.Scope = "user"; return s }
 
 // rig is one test's own place: a directory, a configuration and, once something
 // needs it, a daemon. What carries the directory is ended and looked for at
