@@ -23,6 +23,9 @@ const (
 // before its calls count as unknown.
 const listTimeout = 5 * time.Second
 
+// listAgain is how long a server that did not list its tools is not asked again.
+const listAgain = time.Minute
+
 // maxListPages bounds the pages of a tool list that the daemon asks for.
 const maxListPages = 256
 
@@ -36,6 +39,7 @@ type classes struct {
 	mu       sync.Mutex // guards the fields below
 	tools    map[string]string
 	complete bool        // a whole list has been seen, so that others are unknown
+	gaveUp   time.Time   // when the server last did not list its tools for the daemon
 	asking   bool        // the daemon has asked for the list
 	waiting  []*exchange // calls that wait for it, in order
 	resuming bool        // a goroutine is forwarding those that waited
@@ -57,7 +61,7 @@ func (c *classes) of(tool string) string {
 
 func (c *classes) ofLocked(tool string) string {
 	class, ok := c.tools[tool]
-	if !ok && c.complete {
+	if !ok && (c.complete || time.Since(c.gaveUp) < listAgain) {
 		return classUnknown
 	}
 	return class
@@ -102,7 +106,7 @@ func (c *classes) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.tools)
-	c.complete = false
+	c.complete, c.gaveUp = false, time.Time{}
 }
 
 // hold makes a call wait for the list if its class is not known, or if others of
@@ -123,11 +127,18 @@ func (c *classes) hold(x *exchange) (waits, ask bool) {
 	return true, ask
 }
 
+// giveUp records that the server has not listed its tools.
+func (c *classes) giveUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gaveUp = time.Now()
+}
+
 // resume forwards the calls that waited, in order: the list has been read, or
 // given up, and then what it does not name is unknown.
 func (c *classes) resume() {
 	c.mu.Lock()
-	c.complete, c.asking = true, false
+	c.asking = false
 	if c.resuming {
 		c.mu.Unlock()
 		return
@@ -138,7 +149,7 @@ func (c *classes) resume() {
 		c.waiting = c.waiting[1:]
 		c.mu.Unlock()
 		if x.class = c.of(x.tool); x.class == "" {
-			x.class = classUnknown // the list has changed again
+			x.class = classUnknown // the list has changed meanwhile
 		}
 		x.forward()
 		c.mu.Lock()
@@ -208,6 +219,8 @@ func (u *upstream) readTools(meta []byte) {
 			more := err == nil && next.Present() && result[next.Start] == '"' && pages < maxListPages
 			if result != nil {
 				u.classes.learn(result, !more)
+			} else {
+				u.classes.giveUp()
 			}
 			if more {
 				page(append([]byte(nil), next.Of(result)...))

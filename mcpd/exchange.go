@@ -193,18 +193,28 @@ func (x *exchange) Hold() {
 	}
 }
 
+const (
+	// minWaitingPace is the least time between two notes that a request waits, and
+	// maxWaitingNotes how many there are at the most.
+	minWaitingPace  = 100 * time.Millisecond
+	maxWaitingNotes = 1000
+)
+
 // sayWaiting tells the client from now on, a few times in the longest wait there
 // is, that its request waits: some give up on one that says nothing for a minute.
 // Progress must rise (MCP, progress): what is told here stays below zero, where
 // servers begin.
 func (x *exchange) sayWaiting(told int) {
-	time.AfterFunc(x.conn.d.limits.WaitLimit/5, func() {
+	if told == maxWaitingNotes {
+		return
+	}
+	time.AfterFunc(max(x.conn.d.limits.WaitLimit/5, minWaitingPace), func() {
 		if !x.waiting.Load() || x.withdrawn.Load() {
 			return
 		}
 		x.conn.sendOwn(fmt.Appendf(nil,
 			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%.3f,"message":"waiting for a turn"}}`,
-			x.token, float64(told-1000)/1000))
+			x.token, float64(told-maxWaitingNotes)/maxWaitingNotes))
 		x.sayWaiting(told + 1)
 	})
 }

@@ -52,6 +52,7 @@ type instance struct {
 	tokens  map[int64][]byte  // clients' progress tokens of tasks under way
 	kept    []int64           // the numbers of these, oldest first
 	last    int64
+	probe   int64    // number of a probe that was not answered in time
 	left    bool     // is being ended because its session is over
 	ended   bool     // takes nothing more
 	cause   *refusal // why it has ended or, if the daemon decided so, is being ended
@@ -145,8 +146,22 @@ func (in *instance) unshaken(x *exchange) {
 // unprobed tells the client that its probe found a server of the old era.
 func (in *instance) unprobed(x *exchange) {
 	if in.forget(x) {
+		in.mu.Lock()
+		in.probe = x.number
+		in.mu.Unlock()
 		in.up.d.eras.set(in.up.server, session.Handshake)
 		x.answerNoDiscover()
+	}
+}
+
+// answeredLate learns from an answer to a probe that came too late for the client:
+// the server was slow to start, and is of the new era all the same.
+func (in *instance) answeredLate(n int64, env *wire.Envelope) {
+	in.mu.Lock()
+	late := n == in.probe
+	in.mu.Unlock()
+	if late && env.Kind == wire.Result {
+		in.up.d.eras.set(in.up.server, session.Stateless)
 	}
 }
 
@@ -409,7 +424,7 @@ func (in *instance) note(open []*exchange) {
 // rewritten for all of them together, not for each.
 func (in *instance) abandon(open ...*exchange) {
 	in.mu.Lock()
-	cause, left := in.cause, in.left
+	cause, left, pid := in.cause, in.left, in.pid
 	in.mu.Unlock()
 	answers := make([]*refusal, len(open))
 	var ends sync.WaitGroup
@@ -424,7 +439,7 @@ func (in *instance) abandon(open ...*exchange) {
 			x.refuse(answers[i])
 			continue
 		}
-		if !left { // else nothing has been learnt of the server
+		if !left && pid != 0 { // else nothing has been learnt of the server
 			in.up.d.eras.set(in.up.server, session.Handshake)
 			in.up.forgive()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,6 +104,7 @@ func (l *childLink) begin(in *instance, child *proc.Child) {
 		l.queue.Attach(child.Stdin())
 		return
 	}
+	in.up.classes.forget() // it may be another version of the server
 	var unread atomic.Bool // it did not take what was written
 	write := func(frame []byte) error {
 		child.Stdin().SetWriteDeadline(time.Now().Add(in.up.d.limits.StartTimeout))
@@ -287,7 +289,7 @@ func (l *builtinLink) run(ctx context.Context, in *instance) error {
 func (l *builtinLink) begin() error {
 	defer close(l.open)
 	up := l.in.up
-	s, err := l.server.Open(up.conn.session.ID(), up.place.dir, l.receive)
+	s, err := l.server.Open(up.conn.session.ID(), up.place.dir, fs.FileMode(up.place.umask)&fs.ModePerm, l.receive)
 	l.session = s
 	return err
 }

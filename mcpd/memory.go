@@ -37,8 +37,8 @@ func (r request) under(n int64) []byte {
 // hear before anything else: the handshake, the log level and subscriptions.
 type memory struct {
 	mu            sync.Mutex // guards the fields below
-	handshake     request    // initialize, from when the client sends it
-	shaken        bool       // the server has answered it with a result
+	offered       request    // the last initialize that the client has sent
+	handshake     request    // the last one that the server has answered with a result
 	lists         []string   // whose changes it then said that it announces
 	initialized   []byte     // notifications/initialized
 	level         request
@@ -46,18 +46,21 @@ type memory struct {
 }
 
 func (m *memory) rememberHandshake(frame []byte, p places) {
+	if len(frame) > maxRestoredSize {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.handshake = newRequest(frame, p)
-	m.shaken = false
+	m.offered = newRequest(frame, p)
 }
 
-// shake records the server's answer to the handshake.
+// shake records that the server has answered the handshake with the result. One
+// that is refused changes nothing.
 func (m *memory) shake(result []byte) {
 	lists := announced(result)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.shaken, m.lists = true, lists
+	m.handshake, m.lists = m.offered, lists
 }
 
 func (m *memory) rememberInitialized(frame []byte, cuts []wire.Edit) {
@@ -103,7 +106,7 @@ func (m *memory) unsubscribe(uri string) {
 func (m *memory) replay() (request, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.handshake, m.shaken
+	return m.handshake, m.handshake.frame != nil
 }
 
 // rest returns what follows the handshake: the notification that ends it, and

@@ -101,6 +101,7 @@ func (in *instance) receiveAnswer(f *wire.Frame, env *wire.Envelope) {
 		result = env.Result.Of(b)
 	}
 	if !in.finish(n, result) {
+		in.answeredLate(n, env)
 		in.stray()
 	}
 }

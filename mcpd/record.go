@@ -43,6 +43,7 @@ func (x *exchange) record(frame *wire.Frame) error {
 		return unrecorded(err)
 	}
 	x.run = run
+	d.changed()
 	return nil
 }
 
@@ -94,6 +95,7 @@ func (x *exchange) end(outcome recovery.Outcome, reason string) {
 	}
 	d := x.conn.d
 	if x.run != nil {
+		defer d.changed()
 		if err := x.run.End(outcome, reason); err != nil && !errors.Is(err, recovery.ErrEnded) {
 			d.log.Error("recording the end of a run", zap.String("run", x.run.ID()), zap.Error(err))
 		}
@@ -113,18 +115,19 @@ func (x *exchange) lost(cause *refusal, mayHaveBegun bool) {
 	x.refuse(x.endLost(cause, mayHaveBegun))
 }
 
-// endLost is lost without the answer, which it returns.
+// endLost is lost without the answer, which it returns. What is not recorded only
+// reads, and may be repeated in any case.
 func (x *exchange) endLost(cause *refusal, mayHaveBegun bool) *refusal {
 	r := *cause
-	safe := !mayHaveBegun || x.class == classRead
+	safe := !mayHaveBegun || x.run == nil
 	r.data.RetrySafe = &safe
 	outcome := recovery.OutcomeUnknown
 	switch {
 	case !mayHaveBegun:
 		outcome = recovery.OutcomeNotSent
-		r.message += ". The call was not sent; it is safe to repeat it."
-	case x.class == classRead:
-		r.message += ". The call only reads, so it is safe to repeat it."
+		r.message += ". It was not sent, so it is safe to repeat it."
+	case x.run == nil:
+		r.message += ". It only reads, so it is safe to repeat it."
 	default:
 		r.message += ". The call may have taken effect: check before you repeat it."
 	}

@@ -39,3 +39,19 @@ func TestProgressWhileWaiting(t *testing.T) {
 	s.answer(s.takes("tools/call"), "{}")
 	c.want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 }
+
+// TestProgressPace does not flood a client where waits are not bounded in time.
+func TestProgressPace(t *testing.T) {
+	t.Parallel()
+	_, c, s := startSession(t, rigOptions{limits: func(l *config.Limits) {
+		l.ClientCalls, l.WaitLimit = 1, time.Millisecond
+	}})
+	c.call("1", "peek")
+	first := s.takes("tools/call")
+	c.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"peek","_meta":{"progressToken":"t"}}}`)
+	if got := c.refusal("2"); got.Code != "busy" {
+		t.Errorf("%+v", got)
+	}
+	s.answer(first, "{}")
+	c.want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+}
