@@ -20,7 +20,6 @@ import (
 // seconds apart. A server that leaves a stranger with its standard output holds
 // nobody up. Full: 100 of each.
 func TestLifeLadder(t *testing.T) {
-	r := life(t)
 	const step = 2 * time.Second
 	script := func(onEOF, onTerm string) string {
 		return `log() { echo "$1 $(date +%s%N)" >>"$0.$$"; }
@@ -42,52 +41,61 @@ while :; do sleep 0.05; done`
 		"stranger": {"setsid sleep 7357 & " + script("exit", ""), "eof", 0},
 	}
 	for name, h := range heeds {
-		r.servers[name] = server{Command: "sh", Args: []string{"-c", h.script, filepath.Join(r.dir, name)}}
+		// Several rigs at once, because most of it is waiting.
+		for lane := range times(1, 10) {
+			t.Run(fmt.Sprint(name, lane), func(t *testing.T) {
+				r := life(t)
+				r.servers[name] = server{Command: "sh", Args: []string{"-c", h.script, filepath.Join(r.dir, "log")}}
+				r.start()
+				for range times(2, 10) {
+					r.ladder(name, h.events, h.least)
+				}
+			})
+		}
 	}
-	r.start()
-	for name, h := range heeds {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for range times(2, 100) {
-				c, err := dialRaw(r.socketPath())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				if _, err := c.ask("interlock/hello", hello{Protocol: 1, Servers: []string{name}, Env: r.environ()}); err != nil {
-					t.Fatal(err)
-				}
-				fmt.Fprintln(c, `{"jsonrpc":"2.0","method":"initialize","id":1,"params":{}}`)
-				var log string
-				eventually(t, "the server has its input", func() error {
-					found, _ := filepath.Glob(filepath.Join(r.dir, name+".[0-9]*"))
-					if len(found) != 1 {
-						return fmt.Errorf("%d logs", len(found))
-					}
-					log = found[0]
-					text, err := os.ReadFile(log)
-					if err == nil && !strings.Contains(string(text), "in ") {
-						err = fmt.Errorf("only %q", text)
-					}
-					return err
-				})
-				pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Ext(log), "."))
-				if err != nil {
-					t.Fatal(err)
-				}
-				watched := pin(t, []process{{pid: pid, command: name}})
-				c.Close()
-				watched.left(patience)
-				checkLadder(t, log, h.events, h.least)
-				os.Remove(log)
-			}
-		})
+}
+
+// ladder ends one session with the server of that name, and looks at what the
+// server logged.
+func (r *rig) ladder(name, events string, least time.Duration) {
+	t := r.t
+	t.Helper()
+	c, err := dialRaw(r.socketPath())
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer c.Close()
+	if _, err := c.ask("interlock/hello", hello{Protocol: 1, Servers: []string{name}, Env: r.environ()}); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(c, `{"jsonrpc":"2.0","method":"initialize","id":1,"params":{}}`)
+	var log string
+	eventually(t, "the server has its input", func() error {
+		found, _ := filepath.Glob(filepath.Join(r.dir, "log.[0-9]*"))
+		if len(found) != 1 {
+			return fmt.Errorf("%d logs", len(found))
+		}
+		log = found[0]
+		text, err := os.ReadFile(log)
+		if err == nil && !strings.Contains(string(text), "in ") {
+			err = fmt.Errorf("only %q", text)
+		}
+		return err
+	})
+	pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Ext(log), "."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := pin(t, []process{{pid: pid, command: name}})
+	c.Close()
+	watched.left(patience)
+	checkLadder(t, log, events, least)
+	os.Remove(log)
 }
 
 // checkLadder compares what a server logged, at what time, with what should have
 // come, and its end, which is now.
-func checkLadder(t *testing.T, log, events string, least time.Duration) {
+func checkLadder(t testing.TB, log, events string, least time.Duration) {
 	t.Helper()
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -314,7 +322,9 @@ func TestLifeStopEscalates(t *testing.T) {
 			for range times(1, 20) {
 				r.start()
 				r.open(socket, "stubborn").ready()
-				all := pin(t, r.population(2))
+				r.logged(1, "child", "")
+				all := pin(t, r.serverProcesses())
+				os.Remove(r.fakeLog())
 				if err := spoil(r); err != nil {
 					t.Fatal(err)
 				}
