@@ -64,25 +64,26 @@ type Options struct {
 // Daemon serves the connections of one endpoint. It is made by New and serves
 // once, by Run.
 type Daemon struct {
-	options  Options
-	config   atomic.Pointer[config.Config] // replaced by reload
-	limits   config.Limits
-	log      *zap.Logger
-	spawner  proc.Spawner
-	budget   *wire.Budget
-	sessions *session.Registry
-	starting *semaphore.Weighted // servers being started at the same time
-	peers    *endpoint.PeerCheck
-	counters counters
-	eras     eras
-	baseEnv  []string // of sessions whose client has sent none
-	home     string
-	started  time.Time
-	status   *status.Writer
-	journal  *recovery.Journal
-	homeLost atomic.Bool     // the directory is not ours any more
-	own      *builtin.Server // named interlock
-	local    *builtin.Server
+	options    Options
+	config     atomic.Pointer[config.Config] // replaced by reload
+	limits     config.Limits
+	log        *zap.Logger
+	spawner    proc.Spawner
+	budget     *wire.Budget
+	sessions   *session.Registry
+	starting   *semaphore.Weighted // servers being started at the same time
+	peers      *endpoint.PeerCheck
+	counters   counters
+	eras       eras
+	baseEnv    []string // of sessions whose client has sent none
+	home       string
+	started    time.Time
+	status     *status.Writer
+	journal    *recovery.Journal
+	syncsPower bool            // begin records wait for the disk
+	homeLost   atomic.Bool     // the directory is not ours any more
+	own        *builtin.Server // named interlock
+	local      *builtin.Server
 
 	stopping chan struct{} // closed by Stop
 	stopOnce sync.Once
@@ -93,7 +94,9 @@ type Daemon struct {
 	logs     map[string]io.Writer
 	findings map[string]status.Finding // by code and detail
 	troubles map[string]status.Finding // by the server that has not answered since
-	idle     *time.Timer               // runs while there is no connection; nil without IdleExit
+	// peerFindings are about peers, the latest of each code.
+	peerFindings map[status.Code]status.Finding
+	idle         *time.Timer // runs while there is no connection; nil without IdleExit
 
 	serving sync.WaitGroup // the goroutines of connections
 }
@@ -124,18 +127,21 @@ func New(o Options) (*Daemon, error) {
 			Sessions: l.Sessions, Running: l.ClientCalls, Waiting: l.ClientWaiting,
 			Global: l.Calls, WaitLimit: l.WaitLimit,
 		}),
-		starting: semaphore.NewWeighted(int64(max(4, 2*runtime.NumCPU()))),
-		peers:    peers,
-		baseEnv:  os.Environ(),
-		home:     home,
-		started:  time.Now(),
-		status:   o.Status,
-		journal:  o.Journal,
-		stopping: make(chan struct{}),
-		conns:    make(map[*conn]struct{}),
-		logs:     make(map[string]io.Writer),
-		findings: make(map[string]status.Finding),
-		troubles: make(map[string]status.Finding),
+		starting:   semaphore.NewWeighted(int64(max(4, 2*runtime.NumCPU()))),
+		peers:      peers,
+		baseEnv:    baseEnv(os.Environ()),
+		home:       home,
+		started:    time.Now(),
+		status:     o.Status,
+		journal:    o.Journal,
+		syncsPower: o.Config.Sync == config.SyncPower,
+		stopping:   make(chan struct{}),
+		conns:      make(map[*conn]struct{}),
+		logs:       make(map[string]io.Writer),
+		findings:   make(map[string]status.Finding),
+		troubles:   make(map[string]status.Finding),
+
+		peerFindings: make(map[status.Code]status.Finding),
 	}
 	// No owner's number is used again, by a later daemon either.
 	d.sessions.CountFrom((max(o.Epoch, 1) - 1) * ownersPerLife)
@@ -251,7 +257,7 @@ func (d *Daemon) accept(ln *endpoint.Listener) error {
 			continue
 		}
 		for _, n := range notes {
-			d.note(peerFinding(n))
+			d.notePeer(peerFinding(n))
 		}
 		c := d.newConn(nc, peer)
 		deadline := d.greet(c)
@@ -279,6 +285,10 @@ func (d *Daemon) refusePeer(nc *net.UnixConn, err error, lines *pacer) {
 	if !known {
 		nc.Close()
 		return
+	}
+	// A stranger leaves no finding, and neither does who has ended meanwhile.
+	if refused.Own && refused.Code != endpoint.CodePeerEnded {
+		d.notePeer(refusalFinding(refused))
 	}
 	reject(nc, refused)
 }

@@ -127,6 +127,10 @@ func (c *conn) submit(x *exchange, b []byte) error {
 	case kindUnsubscribe:
 		c.server.memory.unsubscribe(string(c.env.URI.Of(b)))
 	}
+	// The reader must not wait for the disk.
+	if x.kind == kindToolCall && c.d.syncsPower && c.server.classes.of(x.tool) != classRead {
+		return c.session.SubmitApart(&x.Call)
+	}
 	return c.session.Submit(&x.Call)
 }
 

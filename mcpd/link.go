@@ -248,6 +248,20 @@ func (v variables) list() []string {
 	return list
 }
 
+// baseEnv is what sessions whose client has sent no environment get of the
+// daemon's: where things are, and how to speak to people. The rest is that of
+// whoever has started the daemon, and may be secret.
+func baseEnv(list []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(line string) bool {
+		name, _, _ := strings.Cut(line, "=")
+		switch name {
+		case "HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR":
+			return false
+		}
+		return !strings.HasPrefix(name, "LC_") && !strings.HasPrefix(name, "XDG_")
+	})
+}
+
 // childEnv is a client's environment without what is interlock's own.
 func childEnv(list []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(line string) bool {

@@ -93,13 +93,19 @@ func (s *Session) Begin(c *Call, w Work, key string) error {
 // session's line. It returns a *BusyError when the line is full; the call is
 // then over, as one is already that was cancelled since Begin: of that nothing
 // comes. The calls of a session are submitted by one goroutine.
-func (s *Session) Submit(c *Call) error {
+func (s *Session) Submit(c *Call) error { return s.submit(c, false) }
+
+// SubmitApart is Submit for a call that takes time to forward: that is never done
+// before SubmitApart returns, but on the goroutine of the session's line.
+func (s *Session) SubmitApart(c *Call) error { return s.submit(c, true) }
+
+func (s *Session) submit(c *Call, apart bool) error {
 	s.mu.Lock()
 	if over, err := s.overLocked(c); over {
 		s.mu.Unlock()
 		return err
 	}
-	if !s.served && s.tryPermits() {
+	if !apart && !s.served && s.tryPermits() {
 		s.runLocked(c)
 		s.mu.Unlock()
 		c.work.Forward()

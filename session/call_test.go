@@ -439,3 +439,18 @@ func TestConcurrentEnds(t *testing.T) {
 		s.Close()
 	}
 }
+
+// TestSubmitApart forwards a call on another goroutine though its permits are free.
+func TestSubmitApart(t *testing.T) {
+	s, j := openSession(t, NewRegistry(limits())), new(journal)
+	release := make(chan struct{})
+	w := &work{key: "1", note: j, onForward: func() { <-release }}
+	if err := s.Begin(&w.Call, w, "1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SubmitApart(&w.Call); err != nil {
+		t.Fatal(err)
+	}
+	close(release) // not before SubmitApart has returned
+	s.Close()
+}
