@@ -25,11 +25,13 @@
 //	-calls 10000                 how many calls the isolation load makes
 //	-interlock PATH              the binary to test, instead of one built from this module
 //	-long                        the long forms: a line of 1 GiB instead of 100 MiB
+//	-soak 20m                    how long the soak lasts
 //
 // With INTERLOCK_FULL=1 in the environment tests that repeat something do so as often
 // as it takes to be sure, rather than to notice: hundreds of kills for tens.
 //
 //	INTERLOCK_FULL=1 go test -timeout 30m -run 'Killed|SentTwice|Recorded|Leaves|Deadline|Cancel|Torn' ./integration
+//	INTERLOCK_FULL=1 go test -timeout 2h -run 'TestLife|TestSoak' ./integration
 //
 // The benchmark is a program, integration/bench. What recording adds to a call is
 // measured here, since it needs the oracle:

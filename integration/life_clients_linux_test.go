@@ -36,7 +36,7 @@ func TestLifeClients(t *testing.T) {
 			r := life(t)
 			r.servers["tree"] = r.tree()
 			config := r.config()
-			for range times(1, 20) {
+			for range repeats(1, 20) {
 				cmd := r.command("connect", "tree", "--config", config)
 				cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 				c := r.run(cmd).ready() // and its bridge starts the daemon, in the first round
@@ -100,7 +100,7 @@ func TestLifeStoppedClient(t *testing.T) {
 		stopped.sendCall(fmt.Sprint(i+1), "big", `{"bytes":65536}`)
 	}
 	var took []time.Duration
-	for end := time.Now().Add(time.Duration(times(4, 60)) * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(time.Duration(repeats(4, 60)) * time.Second); time.Now().Before(end); {
 		began := time.Now()
 		other.settle()
 		took = append(took, time.Since(began))

@@ -95,7 +95,7 @@ func TestLifeOtherUser(t *testing.T) {
 			}
 		})
 	}()
-	starts := times(2, 50)
+	starts := repeats(2, 50)
 	for _, umask := range []string{"000", "002", "022"} {
 		for range starts {
 			serve(umask)
@@ -126,7 +126,7 @@ func TestLifeOtherUser(t *testing.T) {
 		}
 	}
 	files := openFiles(t, r.daemon.pid())
-	n := times(100, 1000)
+	n := repeats(100, 1000)
 	for _, uid := range []int{nobody, 0} {
 		var problem error
 		asUser(uid, func() { problem = refusedAll(r.socketPath(), n) })
@@ -211,7 +211,7 @@ func TestLifeSocketStays(t *testing.T) {
 	if os.Geteuid() == 0 {
 		tries["another user"] = through(r.command("daemon", "start"), "setpriv", fmt.Sprint("--reuid=", nobody), "--clear-groups")
 	}
-	for range times(1, 50) {
+	for range repeats(1, 50) {
 		running := map[string]*exec.Cmd{}
 		for name, cmd := range tries {
 			again := exec.Command(cmd.Path, cmd.Args[1:]...)

@@ -53,7 +53,7 @@ func TestLifeHomeLost(t *testing.T) {
 			r := life(t)
 			r.servers["fake"] = r.fake()
 			var noticed, ended []time.Duration
-			for range times(1, 20) {
+			for range repeats(1, 20) {
 				if name == "unmounted" {
 					r.mountHome()
 				}
@@ -113,7 +113,7 @@ func (r *rig) lose(lose func(r *rig) error, renew bool) (noticed, ended time.Dur
 		return nil
 	})
 	noticed = time.Since(began)
-	if slack := times(4, 2); err != nil || noticed > time.Duration(slack)*time.Second {
+	if slack := repeats(4, 2); err != nil || noticed > time.Duration(slack)*time.Second {
 		t.Errorf("a call that may change something was refused after %v: %v", noticed, err)
 	}
 	if m, err := c.ask("tools/call", map[string]any{"name": "echo", "arguments": map[string]any{}}); err != nil || strings.Contains(m.raw, "home_lost") {
@@ -184,7 +184,7 @@ func TestLifeForeignSocket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := life(t)
 			r.servers["fake"] = r.fake()
-			for range times(1, 33) {
+			for range repeats(1, 33) {
 				first := r.start()
 				lock := filepath.Join(r.home(), "daemon.lock")
 				if err := os.Rename(lock, lock+".away"); err != nil {

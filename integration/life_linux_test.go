@@ -28,16 +28,8 @@ import (
 //
 // and logs how often and how fast.
 
-// full is whether the full forms run.
-func full() bool { return *longFlag || os.Getenv("INTERLOCK_FULL") == "1" }
-
-// times is how often something is done in the short and in the full form.
-func times(short, long int) int {
-	if full() {
-		return long
-	}
-	return short
-}
+// full is whether the full forms run, which are held to the full bounds too.
+func full() bool { return repeats(0, 1) == 1 }
 
 // life begins a test of the daemon's life.
 func life(t *testing.T) *rig {

@@ -22,12 +22,12 @@ func TestLifeDrain(t *testing.T) {
 	r := life(t)
 	r.killed = true
 	r.servers["fake"] = r.fake()
-	limit := time.Duration(times(2, 5)) * time.Second
+	limit := time.Duration(repeats(2, 5)) * time.Second
 	config := r.configuration(map[string]any{"drainTimeout": limit.String()},
 		map[string]map[string]any{"fake": {"tools": map[string]any{"sleep": map[string]any{"class": "mutate"}, "hold": map[string]any{"class": "mutate"}}}})
-	sessions := times(8, 32)
+	sessions := repeats(8, 32)
 	var took []time.Duration
-	for round := range times(1, 50) {
+	for round := range repeats(1, 50) {
 		daemon := r.launch(r.serve(config))
 		var clients []*client
 		for i := range sessions {
@@ -76,7 +76,7 @@ func TestLifeDrain(t *testing.T) {
 		all.release()
 		os.Remove(r.fakeLog())
 	}
-	if p99 := figures(t, "ended", took); p99 > limit+time.Duration(times(5, 1))*time.Second {
+	if p99 := figures(t, "ended", took); p99 > limit+time.Duration(repeats(5, 1))*time.Second {
 		t.Errorf("p99 is %v", p99)
 	}
 }
@@ -153,7 +153,7 @@ func TestLifeHalfOpen(t *testing.T) {
 	r.servers["fake"] = r.fake()
 	r.start()
 	began := time.Now()
-	n := times(300, 1000)
+	n := repeats(300, 1000)
 	ended := make(chan time.Duration, n)
 	stop := make(chan struct{})
 	defer close(stop)
@@ -176,7 +176,7 @@ func TestLifeHalfOpen(t *testing.T) {
 		}()
 	}
 	var honest []time.Duration
-	for range times(4, 16) {
+	for range repeats(4, 16) {
 		from := time.Now()
 		c, err := dialRaw(r.socketPath())
 		if err != nil {
@@ -228,7 +228,7 @@ func TestLifeServiceManager(t *testing.T) {
 			r := life(t)
 			r.servers["fake"] = r.fake()
 			config := r.config()
-			for range times(1, 20) {
+			for range repeats(1, 20) {
 				r.activated(config, right)
 			}
 		})

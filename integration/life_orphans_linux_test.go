@@ -69,9 +69,9 @@ func TestLifeKilled(t *testing.T) {
 	r.servers["tree"] = r.tree()
 	untouched := decoys(t)
 	var took []time.Duration
-	for range times(10, 100) {
+	for range repeats(10, 100) {
 		daemon := r.start()
-		all := r.forest(times(3, 8))
+		all := r.forest(repeats(3, 8))
 		began := time.Now()
 		syscall.Kill(daemon.pid(), syscall.SIGKILL)
 		if left := all.left(endedSoon); len(left) > 0 {
@@ -97,7 +97,7 @@ func TestLifeHelperKilled(t *testing.T) {
 	r := life(t)
 	r.servers["tree"] = r.tree()
 	var took []time.Duration
-	for n := range times(5, 100) {
+	for n := range repeats(5, 100) {
 		daemon := r.start()
 		c := r.open(socket, "tree").ready()
 		r.open(socket, "tree").ready()
@@ -133,7 +133,7 @@ func TestLifeBothKilled(t *testing.T) {
 	r.servers["tree"] = r.tree()
 	untouched := decoys(t)
 	var direct, swept []time.Duration
-	for range times(5, 100) {
+	for range repeats(5, 100) {
 		daemon := r.start()
 		helper := helperOf(t, daemon.pid())
 		all := r.forest(2)
@@ -178,7 +178,7 @@ func TestLifeBothKilled(t *testing.T) {
 func TestLifeSweepOutlivesKills(t *testing.T) {
 	r := life(t)
 	r.servers["tree"] = r.tree()
-	for range times(3, 30) {
+	for range repeats(3, 30) {
 		daemon := r.start()
 		helper := helperOf(t, daemon.pid())
 		all := r.forest(1)
@@ -243,8 +243,8 @@ func lockHeld(t testing.TB, home string) bool {
 func TestLifeAsInit(t *testing.T) {
 	needRoot(t)
 	r := life(t)
-	sessions := times(10, 200)
-	script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do (true &) ; i=$((i+1)); done; exec "$0" "$@"`, times(100, 1000)/10)
+	sessions := repeats(10, 200)
+	script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do (true &) ; i=$((i+1)); done; exec "$0" "$@"`, repeats(100, 1000)/10)
 	r.servers["orphans"] = server{Command: "sh", Args: []string{"-c", script, programs.fakeserver, "-log", r.fakeLog()}}
 	config := r.config()
 	d := r.launch(through(r.serve(config), "unshare", "--pid", "--fork", "--mount-proc", "--kill-child"))
@@ -315,7 +315,7 @@ func TestLifeInheritance(t *testing.T) {
 	failed := make(chan error, workers)
 	for w := range workers {
 		go func() {
-			for i := range times(10, 250) {
+			for i := range repeats(10, 250) {
 				if err := r.inherits(w, i); err != nil {
 					failed <- err
 					return

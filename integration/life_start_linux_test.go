@@ -148,9 +148,9 @@ func TestLifeStorm(t *testing.T) {
 			r := life(t)
 			r.servers["fake"] = r.fake()
 			config := r.config()
-			n := times(12, 64)
+			n := repeats(12, 64)
 			var all []time.Duration
-			for range times(1, 20) {
+			for range repeats(1, 20) {
 				after := prepare(t, r)
 				took, clients := r.storm(t, config, n, func(open func()) { open(); after() })
 				r.oneDaemon(t, n)
@@ -179,7 +179,7 @@ func TestLifeIdleExit(t *testing.T) {
 			// How long after the last connection's end the bridges begin. It draws
 			// near to where it matters whichever is first.
 			var lead time.Duration
-			for range times(96, 10_000) / lanes / n {
+			for range repeats(96, 10_000) / lanes / n {
 				old := r.launch(r.serve(config, "--idle-exit", "200ms"))
 				last, err := dialRaw(r.socketPath())
 				if err != nil {
@@ -296,7 +296,7 @@ func TestLifeFrozen(t *testing.T) {
 	r.servers["fake"] = r.fake()
 	daemon := r.start()
 	config := r.config()
-	n := times(5, 50)
+	n := repeats(5, 50)
 	var old []*client
 	for range n {
 		old = append(old, r.open(bridge, "fake").ready())

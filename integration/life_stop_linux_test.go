@@ -42,12 +42,12 @@ while :; do sleep 0.05; done`
 	}
 	for name, h := range heeds {
 		// Several rigs at once, because most of it is waiting.
-		for lane := range times(1, 10) {
+		for lane := range repeats(1, 10) {
 			t.Run(fmt.Sprint(name, lane), func(t *testing.T) {
 				r := life(t)
 				r.servers[name] = server{Command: "sh", Args: []string{"-c", h.script, filepath.Join(r.dir, "log")}}
 				r.start()
-				for range times(2, 10) {
+				for range repeats(2, 10) {
 					r.ladder(name, h.events, h.least)
 				}
 			})
@@ -135,7 +135,7 @@ func TestLifeFlood(t *testing.T) {
 	flood := `yes "a line of some length that somebody writes to standard error" >&2 & yes x | tr -d '\n' >&2 & "$0" "$@"; kill 0`
 	r.servers["flood"] = server{Command: "sh", Args: []string{"-c", flood, programs.fakeserver, "-log", r.fakeLog()}}
 	r.servers["calm"] = r.fake()
-	calls := times(100, 1000)
+	calls := repeats(100, 1000)
 	measure := func(c *client) (took []time.Duration) {
 		for i := range calls {
 			began := time.Now()
@@ -247,7 +247,7 @@ func TestLifeStranger(t *testing.T) {
 		if err := os.WriteFile(path, changed(t, text, change), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for range times(1, 50) {
+		for range repeats(1, 50) {
 			began := time.Now()
 			out, code := output(t, r.command("daemon", "stop"))
 			if code != 4 {
@@ -319,7 +319,7 @@ func TestLifeStopEscalates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := life(t)
 			r.servers["stubborn"] = r.fake("-stay", "-child")
-			for range times(1, 20) {
+			for range repeats(1, 20) {
 				r.start()
 				r.open(socket, "stubborn").ready()
 				r.logged(1, "child", "")

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-var soakFlag = flag.Duration("soak", 0, "how long the soak `lasts` (default 10s; 20m with -long or INTERLOCK_FULL=1)")
+var soakFlag = flag.Duration("soak", 0, "how long the soak `lasts` (default 10s; 20m with INTERLOCK_FULL=1)")
 
 // vitals are what a daemon holds.
 type vitals struct {
@@ -32,7 +32,7 @@ func TestSoak(t *testing.T) {
 	}
 	lasts := *soakFlag
 	if lasts == 0 {
-		lasts = time.Duration(times(10, 20*60)) * time.Second
+		lasts = time.Duration(repeats(10, 20*60)) * time.Second
 	}
 	t.Parallel()
 	r := newRig(t)
