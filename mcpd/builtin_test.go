@@ -52,6 +52,21 @@ func TestLocal(t *testing.T) {
 	c.wantEnd()
 }
 
+// TestLocalUmask has the file tools create files as the client would.
+func TestLocalUmask(t *testing.T) {
+	t.Parallel()
+	r := startRig(t, rigOptions{})
+	dir := t.TempDir()
+	c, _ := r.hello(`{"protocol":1,"servers":["local"],"umask":7,"cwd":` + string(quote(dir)) + `}`)
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write_file","arguments":{"path":"d/f","content":"x"}}}`)
+	c.recv()
+	for name, want := range map[string]os.FileMode{"d": 0o770, "d/f": 0o660} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, want %v (%v)", name, info.Mode(), want, err)
+		}
+	}
+}
+
 // TestLocalLeaves has clients of the file tools leave with calls in flight.
 func TestLocalLeaves(t *testing.T) {
 	t.Parallel()

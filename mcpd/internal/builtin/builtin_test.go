@@ -51,7 +51,7 @@ func newLocal(t *testing.T, o builtin.LocalOptions) *builtin.Server {
 
 func open(t *testing.T, s *builtin.Server, id, dir string, notify func([]byte)) *builtin.Session {
 	t.Helper()
-	c, err := s.Open(id, dir, notify)
+	c, err := s.Open(id, dir, 0o022, notify)
 	if err != nil {
 		t.Fatal(err)
 	}

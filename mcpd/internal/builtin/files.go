@@ -204,7 +204,7 @@ func (d *workdir) write(path, content string) (created bool, err error) {
 		return false, fmt.Errorf("writing %q: it names a directory, not a file", path)
 	}
 	dir = cmp.Or(dir, ".")
-	err = d.root.MkdirAll(dir, 0o777)
+	err = d.makeDirectories(dir)
 	if errors.Is(err, fs.ErrExist) {
 		err = errors.New("a name on the way to it is a file, not a directory")
 	}
@@ -217,13 +217,49 @@ func (d *workdir) write(path, content string) (created bool, err error) {
 	}
 	defer parent.Close()
 	mode, exists, err := replaceable(parent, base)
+	if !exists {
+		mode = 0o666 &^ d.umask
+	}
 	if err == nil {
-		err = replace(parent, base, content, mode, exists)
+		err = replace(parent, base, content, mode)
 	}
 	if err != nil {
 		return false, d.explain("writing", path, err)
 	}
 	return !exists, nil
+}
+
+// makeDirectories creates the directories of a path that are missing. Their permission bits are what the client's umask leaves; the daemon's own is for its own files.
+func (d *workdir) makeDirectories(path string) error {
+	mode := 0o777 &^ d.umask
+	for end, c := range path + "/" {
+		if c != '/' {
+			continue
+		}
+		if _, name := filepath.Split(path[:end]); name == "" || name == "." || name == ".." {
+			continue // nothing to create
+		}
+		err := d.root.Mkdir(path[:end], mode)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			break // MkdirAll meets it too, and says what it is
+		}
+		if err := d.permit(path[:end], mode); err != nil {
+			return err
+		}
+	}
+	return d.root.MkdirAll(path, mode)
+}
+
+// permit gives a new directory its permission bits. It keeps the group that the directory above hands down.
+func (d *workdir) permit(dir string, mode fs.FileMode) error {
+	info, err := d.root.Lstat(dir)
+	if err != nil || info.Mode().Perm() == mode {
+		return err
+	}
+	return d.root.Chmod(dir, mode|info.Mode()&fs.ModeSetgid)
 }
 
 // replaceable checks what the name is now and returns its permission bits. A target that changes after this check is replaced whole, never written through.
@@ -247,14 +283,10 @@ func replaceable(parent *os.Root, base string) (mode fs.FileMode, exists bool, e
 	return info.Mode().Perm(), true, nil
 }
 
-// replace writes a file beside the target and renames it into place. Without an existing one the permission bits are what the process's umask leaves.
-func replace(parent *os.Root, base, content string, mode fs.FileMode, exists bool) (err error) {
+// replace writes a file with the permission bits beside the target and renames it into place. From the first byte on nobody reads it who may not read the target.
+func replace(parent *os.Root, base, content string, mode fs.FileMode) (err error) {
 	temp := ".interlock-" + rand.Text() + ".tmp"
-	perm := fs.FileMode(0o666)
-	if exists {
-		perm = mode // from the first byte on nobody reads who could not read the old file
-	}
-	f, err := parent.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	f, err := parent.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
@@ -264,8 +296,8 @@ func replace(parent *os.Root, base, content string, mode fs.FileMode, exists boo
 		}
 	}()
 	_, err = io.WriteString(f, content)
-	if err == nil && exists {
-		err = f.Chmod(mode)
+	if err == nil {
+		err = f.Chmod(mode) // whatever the daemon's own umask has left of it
 	}
 	if err == nil {
 		err = f.Sync()

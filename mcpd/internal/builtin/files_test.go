@@ -58,6 +58,38 @@ func TestReadRefusesWhatIsNoText(t *testing.T) {
 	wantOK(t, call(t, c, "read_file", "path", "empty"))
 }
 
+// TestWriteModes has new files and directories get the permission bits that the client's umask leaves, whatever this process's own is.
+func TestWriteModes(t *testing.T) {
+	old := unix.Umask(0o077)
+	t.Cleanup(func() { unix.Umask(old) })
+	server := newLocal(t, builtin.LocalOptions{})
+	for umask, want := range map[os.FileMode][2]os.FileMode{0o022: {0o755, 0o644}, 0o002: {0o775, 0o664}, 0o077: {0o700, 0o600}} {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, "kept"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, 0o700|os.ModeSetgid); err != nil {
+			t.Fatal(err)
+		}
+		c, err := server.Open(dir, dir, umask, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantOK(t, call(t, c, "write_file", "path", "new/./../new/er/file", "content", "x"))
+		wantOK(t, call(t, c, "write_file", "path", "kept/file", "content", "x"))
+		for name, mode := range map[string]os.FileMode{
+			"new": want[0] | os.ModeSetgid, "new/er": want[0] | os.ModeSetgid, "new/er/file": want[1], "kept": 0o700, "kept/file": want[1],
+		} {
+			if info, err := os.Stat(filepath.Join(dir, name)); err != nil {
+				t.Error(err)
+			} else if got := info.Mode() &^ os.ModeDir; got != mode {
+				t.Errorf("under umask %03o %s has mode %v, want %v", umask, name, got, mode)
+			}
+		}
+		c.Close()
+	}
+}
+
 func TestTransferLimit(t *testing.T) {
 	const limit = 8 << 20
 	dir := t.TempDir()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"runtime/debug"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -30,15 +31,15 @@ func newServer(name, version string, onPanic func(string), tools ...server.Serve
 }
 
 // Open starts a session. The id must be unique among the open sessions of this server. The directory is where the file tools work; without one, or with one that cannot be
-// opened, the session opens all the same and each file tool answers with the reason. Whole JSON-RPC frames without a newline go to notify, one at a time, from a goroutine that
-// [Session.Close] waits for; notify must not call Close. The caller closes the session.
-func (s *Server) Open(id, dir string, notify func(frame []byte)) (*Session, error) {
+// opened, the session opens all the same and each file tool answers with the reason. What the file tools create gets the permission bits that umask, the client's, leaves. Whole
+// JSON-RPC frames without a newline go to notify, one at a time, from a goroutine that [Session.Close] waits for; notify must not call Close. The caller closes the session.
+func (s *Server) Open(id, dir string, umask fs.FileMode, notify func(frame []byte)) (*Session, error) {
 	p := &peer{id: id, notes: make(chan mcp.JSONRPCNotification, notesBuffered)}
 	if err := s.mcp.RegisterSession(context.Background(), p); err != nil {
 		return nil, fmt.Errorf("opening session %q: %w", id, err)
 	}
 	if s.files != nil {
-		p.dir = openWorkdir(dir, s.files)
+		p.dir = openWorkdir(dir, umask, s.files)
 	}
 	return newSession(s, p, notify), nil
 }

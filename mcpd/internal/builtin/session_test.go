@@ -145,7 +145,7 @@ func TestNotificationsStayInTheirSession(t *testing.T) {
 func TestSessionIDIsUniqueWhileOpen(t *testing.T) {
 	server := newLocal(t, builtin.LocalOptions{})
 	first := open(t, server, "session-1", "", nil)
-	if _, err := server.Open("session-1", "", nil); err == nil {
+	if _, err := server.Open("session-1", "", 0, nil); err == nil {
 		t.Error("a second session with the id of an open one was accepted")
 	}
 	first.Close()

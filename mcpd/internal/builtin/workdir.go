@@ -18,21 +18,22 @@ type workdir struct {
 	resolved string      // the same with links resolved when it was opened
 	identity fs.FileInfo // of what was opened
 	guarded  bool        // nothing may be written
+	umask    fs.FileMode // of the client: what new files and directories are not permitted
 }
 
 // openWorkdir opens the directory that a session works in. It always returns one: what cannot be opened is reported by each call.
-func openWorkdir(path string, policy *writePolicy) *workdir {
+func openWorkdir(path string, umask fs.FileMode, policy *writePolicy) *workdir {
 	if path == "" {
 		return &workdir{missing: "this session has no working directory, so the file tools cannot be used; start the client in a project directory and connect again"}
 	}
-	d, err := openDir(path, policy)
+	d, err := openDir(path, umask, policy)
 	if err != nil {
 		return &workdir{missing: fmt.Sprintf("the session's working directory %q cannot be used: %v; connect again from an existing directory", path, plain(err))}
 	}
 	return d
 }
 
-func openDir(path string, policy *writePolicy) (*workdir, error) {
+func openDir(path string, umask fs.FileMode, policy *writePolicy) (*workdir, error) {
 	if !filepath.IsAbs(path) {
 		return nil, errors.New("it is not an absolute path")
 	}
@@ -48,7 +49,7 @@ func openDir(path string, policy *writePolicy) (*workdir, error) {
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
-	return &workdir{root: root, path: filepath.Clean(path), resolved: resolved, identity: identity, guarded: policy.guards(identity)}, nil
+	return &workdir{root: root, path: filepath.Clean(path), resolved: resolved, identity: identity, guarded: policy.guards(identity), umask: umask}, nil
 }
 
 func (d *workdir) close() {
