@@ -184,7 +184,7 @@ func TestRestart(t *testing.T) {
 // and the call be told that it was not sent.
 func TestRestartRefused(t *testing.T) {
 	t.Parallel()
-	for name, wait := range map[string]time.Duration{"refused": bound, "not answered": 50 * time.Millisecond} {
+	for name, wait := range map[string]time.Duration{"refused": bound, "not answered": 1500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, c, s := startSession(t, rigOptions{limits: func(l *config.Limits) { l.StartTimeout = wait }})
