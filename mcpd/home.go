@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"interlock/mcpd/internal/endpoint"
-	"interlock/status"
 )
 
 const (
@@ -43,6 +42,7 @@ func (d *Daemon) watchHome(ctx context.Context, ln *endpoint.Listener) error {
 			// Any other error says nothing about the files.
 			if err == nil && d.homeLost.Swap(false) {
 				d.log.Info("the daemon's files are its own again")
+				d.changed()
 			}
 			if err == nil {
 				since = time.Time{}
@@ -52,7 +52,7 @@ func (d *Daemon) watchHome(ctx context.Context, ln *endpoint.Listener) error {
 		if !d.homeLost.Swap(true) {
 			since = time.Now()
 			d.log.Error("calls that may change something are refused", zap.Error(err))
-			d.note(status.DirectoryLost.Finding(err.Error(), "connect again: a new daemon starts by itself", since))
+			d.changed()
 		}
 		if time.Since(since) >= homeGrace {
 			return fmt.Errorf("ending, because the daemon's files are no longer its own: %w", err)

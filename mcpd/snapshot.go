@@ -32,6 +32,18 @@ func (d *Daemon) note(f status.Finding) {
 	d.changed()
 }
 
+// notePeer keeps one finding of each code about peers, of which there may be many:
+// what it says is of the latest, and since when of the first.
+func (d *Daemon) notePeer(f status.Finding) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if first, ok := d.peerFindings[f.Code]; ok {
+		f.Since = first.Since
+	}
+	d.peerFindings[f.Code] = f
+	d.changed()
+}
+
 // troubled keeps a finding about a server until recovered is called for it. What
 // exactly went wrong is in the server's log: it may name what is secret.
 func (d *Daemon) troubled(server string, code status.Code, detail string) {
@@ -136,6 +148,9 @@ func (d *Daemon) ownFindings() []status.Finding {
 	if err := d.status.Err(); err != nil {
 		all = append(all, status.StatusUnwritable.Finding(err.Error(), "", time.Now()))
 	}
+	if d.homeLost.Load() {
+		all = append(all, status.DirectoryLost.Finding(d.options.Paths.Dir, "Connect again: a new daemon starts by itself.", time.Now()))
+	}
 	// Between the loss of a helper and the start of the next there is none.
 	if helper, ok := d.spawner.(interface{ PID() int }); ok && helper.PID() == 0 {
 		all = append(all, status.HelperLost.Finding("its servers ended with it; the daemon starts another within seconds", "interlock daemon restart", time.Now()))
@@ -147,9 +162,18 @@ func (d *Daemon) ownFindings() []status.Finding {
 func peerFinding(n endpoint.Note) status.Finding {
 	code := status.PeerNamespace
 	if n.Code == endpoint.CodePeerHidden {
-		code = status.PeerSandboxed
+		code = status.PeerUnreadable
 	}
 	return code.Finding(n.Detail, "", time.Now())
+}
+
+// refusalFinding says which process of the user's own was refused, and why.
+func refusalFinding(e *endpoint.PeerError) status.Finding {
+	code := status.PeerRefused
+	if e.Code == endpoint.CodePeerSandboxed {
+		code = status.PeerSandboxed
+	}
+	return code.Finding(e.Message, sentence(e.Remedy), time.Now())
 }
 
 // changed tells the status file's writer that there is something new.
@@ -181,6 +205,9 @@ func (d *Daemon) Snapshot() status.Snapshot {
 	s.UpstreamsTotal = len(s.Upstreams)
 	d.mu.Lock()
 	for _, f := range d.findings {
+		s.Findings = append(s.Findings, f)
+	}
+	for _, f := range d.peerFindings {
 		s.Findings = append(s.Findings, f)
 	}
 	for _, f := range d.troubles {

@@ -46,6 +46,7 @@ const (
 	PeerRefused     Code = "peer_refused"
 	PeerSandboxed   Code = "peer_sandboxed"
 	PeerNamespace   Code = "peer_namespace"
+	PeerUnreadable  Code = "peer_unreadable"
 	SessionsAtLimit Code = "sessions_at_limit"
 	SessionPanic    Code = "session_panic"
 )
@@ -154,6 +155,7 @@ func Codes() []CodeInfo {
 		{PeerRefused, Warning, "a process was refused"},
 		{PeerSandboxed, Warning, "a sandboxed process was refused"},
 		{PeerNamespace, Warning, "a client sees other files"},
+		{PeerUnreadable, Info, "it cannot be told whether a client is sandboxed"},
 		{SessionsAtLimit, Warning, "no more sessions are accepted"},
 		{SessionPanic, Failure, "a session ended by a fault of the daemon"},
 
