@@ -111,7 +111,11 @@ func (s *Session) submit(c *Call, apart bool) error {
 		c.work.Forward()
 		return nil
 	}
-	if len(s.line) >= s.registry.limits.Waiting*burstFactor {
+	room := s.registry.limits.Waiting * burstFactor
+	if apart {
+		room = max(room, 1) // it does not wait for others only
+	}
+	if len(s.line) >= room {
 		err := s.busyErrorLocked(lineFull)
 		s.endLocked(c)
 		s.mu.Unlock()

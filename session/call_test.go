@@ -272,6 +272,23 @@ func TestNoLine(t *testing.T) {
 	wantBusy(t, s.Submit(&w.Call), lineFull, 0)
 }
 
+// TestNoLineApart has a call be forwarded on the line's goroutine where nobody may
+// wait in the line.
+func TestNoLineApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limits()
+		l.Waiting = 0
+		s, j := openSession(t, NewRegistry(l)), new(journal)
+		w := begin(t, s, j, "a")
+		if err := s.SubmitApart(&w.Call); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		wantFates(t, []*work{w}, "forwarded")
+		finish(t, s, w)
+	})
+}
+
 func TestLong(t *testing.T) {
 	s, j := openSession(t, NewRegistry(limits())), new(journal)
 	var all []*work
