@@ -9,11 +9,20 @@
 //	socket  a client at interlock's socket
 //	connect a client through `interlock connect`
 //
+// The relay and its servers run in sessions of their own (setsid(2)), as interlock's
+// daemon and servers do. Under Linux's autogroup scheduling (sched(7)) a session is
+// a scheduling group of its own, and what one costs must fall on both sides of a
+// ratio; with -plain the relay and its servers stay in the session of the benchmark,
+// which is cheaper where that scheduling is on. A client's direct servers are in the
+// client's session, as always.
+//
 // Each client has one call under way at a time, of a tool that gives back its
 // text. For every set-up, number of clients and size it prints the median over
 // the rounds of calls a second, p50 and p99, and the processor time that the
 // processes in between used for a call, then the ratios of socket to relay and
-// of connect to bridge, and the memory of each process in between.
+// of connect to bridge. Last comes the memory of each process in between, when
+// nobody has called for as long as -settle says: the daemon gives memory back after
+// a while without calls.
 //
 //	go run ./integration/bench [flags]
 //

@@ -23,6 +23,8 @@ type options struct {
 	sizes    []int
 	binary   string
 	recorded bool
+	plain    bool
+	settle   time.Duration
 }
 
 func main() {
@@ -41,6 +43,8 @@ func main() {
 	sizes := flag.String("sizes", "64,16384", "`bytes` of text in a call")
 	flag.StringVar(&o.binary, "interlock", "", "`path` of the binary to measure (default: built from this module)")
 	flag.BoolVar(&o.recorded, "recorded", false, "have interlock record every call")
+	flag.BoolVar(&o.plain, "plain", false, "leave the relay and its servers in the session of the benchmark")
+	flag.DurationVar(&o.settle, "settle", 15*time.Second, "how `long` everything rests before memory is measured")
 	flag.Parse()
 	var err error
 	if o.clients, err = numbers(*clients); err == nil {
@@ -95,5 +99,5 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	table.print(os.Stdout, setups)
-	return printMemory(os.Stdout, setups)
+	return printMemory(ctx, os.Stdout, o.settle, setups)
 }

@@ -1,43 +1,45 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 )
 
 // idle is how many sessions more are opened to see what one costs.
 const idle = 64
 
-// printMemory tells the proportional set sizes of the processes in between, and
-// what a session that does nothing costs the daemon, its server apart.
-func printMemory(to io.Writer, setups []*setup) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "process\tPSS KiB\t\n")
-	var socket *setup
+// process is one whose memory is told.
+type process struct {
+	name string
+	pid  int
+}
+
+// printMemory tells the proportional set sizes of the processes in between, each
+// time after they have rested: with the sessions of the measurement, and interlock's
+// daemon with more of them and with none.
+func printMemory(ctx context.Context, to io.Writer, settle time.Duration, setups []*setup) error {
+	named := map[string]*setup{}
 	for _, s := range setups {
-		switch s.name {
-		case "relay", "socket":
-			if len(s.middle) == 0 {
-				continue
-			}
-			pss, err := proportional(s.middle[0])
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(w, "%s, with %d sessions\t%d\t\n", map[string]string{"relay": "bare relay", "socket": "daemon"}[s.name], 2*len(s.clients), pss)
-		case "bridge", "connect":
-			pss, err := proportional(s.hop)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(w, "%s\t%d\t\n", map[string]string{"bridge": "bare bridge", "connect": "interlock connect"}[s.name], pss)
-		}
-		if s.name == "socket" {
-			socket = s
+		if len(s.clients) > 0 {
+			named[s.name] = s
 		}
 	}
-	before, err := proportional(socket.middle[0])
+	socket, connect := named["socket"], named["connect"]
+	daemon := socket.middle[0]
+	helper, err := onlyChild(daemon)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "sessions\tprocess\tPSS KiB\t\n")
+	working := len(socket.clients) + len(connect.clients)
+	before, err := printRested(ctx, w, settle, working, []process{
+		{"daemon", daemon}, {"its helper", helper}, {"interlock connect", connect.hop},
+		{"bare relay", named["relay"].middle[0]}, {"bare bridge", named["bridge"].hop},
+	})
 	if err != nil {
 		return err
 	}
@@ -51,10 +53,40 @@ func printMemory(to io.Writer, setups []*setup) error {
 			return err
 		}
 	}
-	after, err := proportional(socket.middle[0])
+	after, err := printRested(ctx, w, settle, working+idle, []process{{"daemon", daemon}, {"its helper", helper}})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "daemon, for each of %d idle sessions more\t%d\t\n", idle, (after-before)/idle)
+	fmt.Fprintf(w, "1\tdaemon, for a session without calls\t%d\t\n", (after-before)/idle)
+	for _, s := range []*setup{socket, connect} {
+		for _, c := range s.clients {
+			c.close()
+		}
+		s.clients = nil
+	}
+	if _, err := printRested(ctx, w, settle, 0, []process{{"daemon", daemon}, {"its helper", helper}}); err != nil {
+		return err
+	}
 	return w.Flush()
+}
+
+// printRested waits until the processes have rested, prints a row for each and
+// gives the size of the first.
+func printRested(ctx context.Context, to io.Writer, settle time.Duration, sessions int, list []process) (first int, err error) {
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	for i, p := range list {
+		pss, err := proportional(p.pid)
+		if err != nil {
+			return 0, err
+		}
+		if i == 0 {
+			first = pss
+		}
+		fmt.Fprintf(to, "%d\t%s\t%d\t\n", sessions, p.name, pss)
+	}
+	return first, nil
 }

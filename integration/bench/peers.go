@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"syscall"
 )
 
 // peer is what this program is as a child of itself.
@@ -21,8 +22,8 @@ func peer(kind string, args []string) error {
 			_, err := io.Copy(plainWriter{conn}, plainReader{conn})
 			return err
 		})
-	case "relay":
-		return listen(args[0], func(conn *net.UnixConn) error { return relay(conn, args[1:]) })
+	case "relay", "plain-relay":
+		return listen(args[0], func(conn *net.UnixConn) error { return relay(conn, args[1:], kind == "relay") })
 	case "bridge":
 		return bridge(args[0])
 	}
@@ -54,9 +55,11 @@ func listen(path string, handle func(*net.UnixConn) error) error {
 	}
 }
 
-// relay copies between a connection and a child of its own, and no more.
-func relay(conn *net.UnixConn, command []string) error {
+// relay copies between a connection and a child of its own, and no more. Apart is
+// whether the child gets a session of its own.
+func relay(conn *net.UnixConn, command []string, apart bool) error {
 	child := exec.Command(command[0], command[1:]...)
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: apart}
 	stdin, err := child.StdinPipe()
 	if err != nil {
 		return err

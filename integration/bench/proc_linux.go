@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -44,4 +45,24 @@ func proportional(pid int) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("process %d tells no proportional set size", pid)
+}
+
+// onlyChild is the one child that a process has.
+func onlyChild(pid int) (int, error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return 0, err
+	}
+	var children []string
+	for _, thread := range threads {
+		list, err := os.ReadFile(thread)
+		if err != nil {
+			return 0, err
+		}
+		children = append(children, strings.Fields(string(list))...)
+	}
+	if len(children) != 1 {
+		return 0, fmt.Errorf("process %d has the children %v, not one", pid, children)
+	}
+	return strconv.Atoi(children[0])
 }

@@ -14,3 +14,6 @@ func cpuTime([]int) (time.Duration, error) { return 0, nil }
 func proportional(int) (int, error) {
 	return 0, errors.New("memory is measured on Linux only")
 }
+
+// onlyChild is not looked for where there is no /proc.
+func onlyChild(int) (int, error) { return 0, errors.New("memory is measured on Linux only") }

@@ -37,8 +37,10 @@ func (s *setup) close() {
 	}
 }
 
-func (s *setup) start(name string, args ...string) (*exec.Cmd, error) {
+// start starts a process, apart in a session of its own.
+func (s *setup) start(apart bool, name string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: apart}
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -146,16 +148,20 @@ func setUp(o options, dir string) (setups []*setup, err error) {
 	if o.recorded {
 		server = append(server, "silent")
 	}
+	relayKind := "relay"
+	if o.plain {
+		relayKind = "plain-relay"
+	}
 	home, config := filepath.Join(dir, "d"), filepath.Join(dir, "config.json")
 	if err := os.WriteFile(config, configuration(server), 0o600); err != nil {
 		return nil, err
 	}
 	paths := map[string]string{"echo": filepath.Join(dir, "echo"), "relay": filepath.Join(dir, "relay"), "interlock": filepath.Join(home, "interlock.sock")}
 	daemons := map[string]int{}
-	daemon := func(name string, args ...string) error {
+	daemon := func(name string, apart bool, args ...string) error {
 		s := &setup{name: name}
 		setups = append(setups, s)
-		cmd, err := s.start(args[0], args[1:]...)
+		cmd, err := s.start(apart, args[0], args[1:]...)
 		if err == nil {
 			daemons[name] = cmd.Process.Pid
 			err = ready(paths[name])
@@ -188,12 +194,12 @@ func setUp(o options, dir string) (setups []*setup, err error) {
 		return nil
 	}
 	for _, step := range []func() error{
-		func() error { return daemon("echo", self, "peer", "echo", paths["echo"]) },
+		func() error { return daemon("echo", true, self, "peer", "echo", paths["echo"]) },
 		func() error {
-			return daemon("relay", append([]string{self, "peer", "relay", paths["relay"]}, server...)...)
+			return daemon("relay", !o.plain, append([]string{self, "peer", relayKind, paths["relay"]}, server...)...)
 		},
 		func() error {
-			return daemon("interlock", o.binary, "daemon", "serve", "--dir", home, "--config", config)
+			return daemon("interlock", true, o.binary, "daemon", "serve", "--dir", home, "--config", config)
 		},
 		func() error {
 			return connect(&setup{name: "echo"}, daemons["echo"], false, "", func() (*client, error) { return dial(paths["echo"]) })
