@@ -57,6 +57,6 @@ func UnitFiles(place Place) (service, socket, agent string, err error) {
 	if err != nil {
 		return "", "", "", fmt.Errorf("finding this program: %w", err)
 	}
-	service, socket, agent = life.UnitFiles(program, paths.Socket)
+	service, socket, agent = life.UnitFiles(append([]string{program}, place.serve(paths)...), paths.Socket)
 	return service, socket, agent, nil
 }

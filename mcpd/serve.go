@@ -355,7 +355,7 @@ func Start(ctx context.Context, place Place) (pid int, already bool, err error) 
 	case err == nil:
 		// It has lost its files and will end; its place is free.
 	case ctx.Err() == nil && asking.Err() != nil:
-		return 0, false, unresponsive(paths, welcomeLimit)
+		return 0, false, unresponsive(place, paths, welcomeLimit)
 	}
 	for {
 		pid, err = launch(ctx, place, paths)
@@ -382,19 +382,25 @@ func launch(ctx context.Context, place Place, paths endpoint.Paths) (pid int, er
 	if err != nil {
 		return 0, fmt.Errorf("finding this program: %w", err)
 	}
-	argv := []string{program, "daemon", "serve", "--dir", paths.Dir}
-	if place.Socket != "" {
-		argv = append(argv, "--socket", paths.Socket)
-	}
-	if place.Status != "" {
-		argv = append(argv, "--status", paths.Status)
-	}
-	if place.Config != "" {
-		argv = append(argv, "--config", place.configPath())
-	}
+	argv := append([]string{program}, place.serve(paths)...)
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	return life.StartDetached(ctx, life.StartSpec{Argv: argv, Env: childEnv(os.Environ()), Log: paths.Log})
+}
+
+// serve is the command line, behind the program's name, of the daemon of the place.
+func (p Place) serve(paths endpoint.Paths) []string {
+	args := []string{"daemon", "serve", "--dir", paths.Dir}
+	if p.Socket != "" {
+		args = append(args, "--socket", paths.Socket)
+	}
+	if p.Status != "" {
+		args = append(args, "--status", paths.Status)
+	}
+	if p.Config != "" {
+		args = append(args, "--config", p.configPath())
+	}
+	return args
 }
 
 // awaitStatus returns the status of a daemon that another process is starting. The

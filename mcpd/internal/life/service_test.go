@@ -89,9 +89,10 @@ func TestWatchdog(t *testing.T) {
 
 func TestUnitFiles(t *testing.T) {
 	const awkward = `/tmp/a b/100%/$HOME/"q"/interlock`
-	service, socket, plist := UnitFiles(awkward, "/run/a b/100%/interlock.sock")
+	const config = `/home/$USER/100%.json`
+	service, socket, plist := UnitFiles([]string{awkward, "daemon", "serve", "--config", config}, "/run/a b/100%/interlock.sock")
 	for _, want := range []string{
-		`ExecStart="/tmp/a b/100%%/$HOME/\"q\"/interlock" daemon serve --socket "/run/a b/100%%/interlock.sock"` + "\n",
+		`ExecStart="/tmp/a b/100%%/$HOME/\"q\"/interlock" "daemon" "serve" "--config" "/home/$$USER/100%%.json"` + "\n",
 		"Type=notify\n", "KillMode=mixed\n", "UMask=0077\n",
 	} {
 		if !strings.Contains(service, want) {
@@ -116,7 +117,7 @@ func TestUnitFiles(t *testing.T) {
 			words = append(words, string(text))
 		}
 	}
-	if got := strings.Join(words, "|"); !strings.Contains(got, "|"+awkward+"|daemon|serve|--socket|/run/a b/100%/interlock.sock|") {
+	if got := strings.Join(words, "|"); !strings.Contains(got, "|"+awkward+"|daemon|serve|--config|"+config+"|") {
 		t.Errorf("the property list says %s", got)
 	}
 }
@@ -135,7 +136,7 @@ func TestUnitFilesVerify(t *testing.T) {
 	if err := os.WriteFile(binary, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	service, socket, _ := UnitFiles(binary, filepath.Join(dir, "interlock.sock"))
+	service, socket, _ := UnitFiles([]string{binary, "daemon", "serve", "--dir", dir}, filepath.Join(dir, "interlock.sock"))
 	units := t.TempDir()
 	for name, text := range map[string]string{"interlock.service": service, "interlock.socket": socket} {
 		if err := os.WriteFile(filepath.Join(units, name), []byte(text), 0o600); err != nil {

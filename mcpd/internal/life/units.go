@@ -8,12 +8,21 @@ import (
 )
 
 // UnitFiles returns the text of interlock.service and interlock.socket for
-// systemd's user manager, and of a launchd agent, for the program at the
-// absolute path binary and the daemon whose socket has the absolute path socket.
-func UnitFiles(binary, socket string) (service, socketUnit, plist string) {
-	service = fmt.Sprintf(serviceTemplate, systemdWord(binary), strings.ReplaceAll(systemdWord(socket), "$", "$$"))
+// systemd's user manager, and of a launchd agent, for the daemon that is started
+// with argv, whose first word is the absolute path of the program, and whose
+// socket has the absolute path socket.
+func UnitFiles(argv []string, socket string) (service, socketUnit, plist string) {
+	command := systemdWord(argv[0])
+	var words strings.Builder
+	for i, word := range argv {
+		if i > 0 {
+			command += " " + strings.ReplaceAll(systemdWord(word), "$", "$$")
+		}
+		fmt.Fprintf(&words, "\t\t<string>%s</string>\n", xmlText(word))
+	}
+	service = fmt.Sprintf(serviceTemplate, command)
 	socketUnit = fmt.Sprintf(socketTemplate, strings.ReplaceAll(socket, "%", "%%"))
-	plist = fmt.Sprintf(plistTemplate, xmlText(binary), xmlText(socket))
+	plist = fmt.Sprintf(plistTemplate, words.String())
 	return service, socketUnit, plist
 }
 
@@ -26,7 +35,7 @@ After=interlock.socket
 
 [Service]
 Type=notify
-ExecStart=%s daemon serve --socket %s
+ExecStart=%s
 ExecReload=kill -HUP $MAINPID
 KillMode=mixed
 TimeoutStopSec=30
@@ -62,12 +71,7 @@ const plistTemplate = `<?xml version="1.0" encoding="UTF-8"?>
 	<string>interlock</string>
 	<key>ProgramArguments</key>
 	<array>
-		<string>%s</string>
-		<string>daemon</string>
-		<string>serve</string>
-		<string>--socket</string>
-		<string>%s</string>
-	</array>
+%s	</array>
 	<key>RunAtLoad</key>
 	<true/>
 	<key>KeepAlive</key>
