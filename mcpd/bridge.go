@@ -103,7 +103,7 @@ func openSession(ctx context.Context, o BridgeOptions) (nc *net.UnixConn, in *bu
 		}
 		nc.Close()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, nil, nil, unresponsive(paths, welcomeLimit)
+			return nil, nil, nil, unresponsive(o.Place, paths, welcomeLimit)
 		}
 		if pause(ctx, 20*time.Millisecond) != nil {
 			return nil, nil, nil, errors.Join(err, ctx.Err())
@@ -112,12 +112,12 @@ func openSession(ctx context.Context, o BridgeOptions) (nc *net.UnixConn, in *bu
 }
 
 // unresponsive says which daemon does not answer, and what to do.
-func unresponsive(p endpoint.Paths, limit time.Duration) error {
+func unresponsive(place Place, paths endpoint.Paths, limit time.Duration) error {
 	pid := "unknown"
-	if s, err := status.Read(p.Status); err == nil {
+	if s, err := status.Read(paths.Status); err == nil {
 		pid = strconv.Itoa(s.PID)
 	}
-	return fmt.Errorf("the running daemon (pid %s) has not answered for %v; look at it with: interlock daemon doctor, or end it with: interlock daemon stop", pid, limit)
+	return fmt.Errorf("the running daemon (pid %s) has not answered for %v; look at it with: %s daemon doctor, or end it with: %[3]s daemon stop", pid, limit, place.Command())
 }
 
 // reach connects to the daemon and starts one where there is none. The lock
@@ -126,7 +126,7 @@ func reach(ctx context.Context, place Place, paths endpoint.Paths) (*net.UnixCon
 	for {
 		nc, err := dialBriefly(ctx, paths)
 		if errors.Is(err, endpoint.ErrBusy) {
-			return nil, unresponsive(paths, welcomeLimit)
+			return nil, unresponsive(place, paths, welcomeLimit)
 		}
 		if err == nil || !errors.Is(err, endpoint.ErrAbsent) {
 			return nc, err

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -45,16 +46,22 @@ func (p Place) paths() (endpoint.Paths, error) {
 }
 
 // Command is how a user names this program with the place's options, for
-// commands to be pasted.
+// commands to be pasted, in whatever directory that happens.
 func (p Place) Command() string {
 	words := []string{"interlock"}
-	if usual, err := endpoint.Locate(os.Getenv, endpoint.Options{}); err == nil && p.Dir == usual.Dir {
-		p.Dir = ""
-	}
+	usual, unknown := endpoint.Locate(os.Getenv, endpoint.Options{})
 	for _, o := range []struct{ flag, value string }{{"--dir", p.Dir}, {"--socket", p.Socket}, {"--status", p.Status}, {"--config", p.Config}} {
-		if o.value != "" {
-			words = append(words, o.flag, shellWord(o.value))
+		if o.value == "" {
+			continue
 		}
+		path, err := filepath.Abs(o.value)
+		if err != nil {
+			path = o.value // there is no working directory
+		}
+		if o.flag == "--dir" && unknown == nil && path == usual.Dir {
+			continue
+		}
+		words = append(words, o.flag, shellWord(path))
 	}
 	return strings.Join(words, " ")
 }

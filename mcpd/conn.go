@@ -158,7 +158,7 @@ func (c *conn) open(first *wire.Frame) (control bool) {
 		return true
 	case methodHello:
 		id := append([]byte(nil), c.env.ID.Of(b)...)
-		hello, err := parseHello(c.env.Params.Of(b))
+		hello, err := c.d.parseHello(c.env.Params.Of(b))
 		first.Release()
 		if err != nil {
 			c.refuseSession(refusalOf(err), id)

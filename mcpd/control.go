@@ -73,7 +73,7 @@ func (d *Daemon) answer(method string, params []byte) (any, error) {
 		calls, dropped, err := d.journal.History(asked.N)
 		return HistoryAnswer{Calls: calls, Dropped: dropped}, err
 	default:
-		return nil, refuse(codeUnknownMethod, "this daemon (%s) does not know %q; restart it with: interlock daemon restart", Version(), method)
+		return nil, refuse(codeUnknownMethod, "this daemon (%s) does not know %q; restart it with: %s daemon restart", Version(), method, d.options.Command)
 	}
 }
 

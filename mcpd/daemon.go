@@ -359,32 +359,42 @@ func (d *Daemon) open() []*conn {
 
 // serverFor returns the server that a session with this hello is.
 func (d *Daemon) serverFor(h Hello) (config.Server, error) {
-	if p := d.config.Load().Broken; p != nil {
-		return config.Server{}, refuse(codeConfigBroken, "interlock serves no server, because its configuration cannot be read: %v", p)
+	cfg := d.config.Load()
+	if h.Config != "" && h.Config != cfg.Path {
+		return config.Server{}, refuse(codeNoServer, "the running daemon uses the configuration %s, and --config names %s; stop it with: %s daemon stop", cfg.Path, h.Config, d.options.Command)
 	}
-	if h.Config != "" && h.Config != d.config.Load().Path {
-		return config.Server{}, refuse(codeNoServer, "the running daemon uses the configuration %s, and --config names %s; stop it with: interlock daemon stop", d.config.Load().Path, h.Config)
+	if cfg.Broken != nil && (len(h.Servers) != 1 || !isBuiltin(h.Servers[0])) {
+		return config.Server{}, refuse(codeConfigBroken, "interlock serves no server but the built-in ones, because its configuration cannot be read: %v", cfg.Broken)
 	}
 	names := h.Servers
 	if names == nil {
-		names = d.config.Load().Socket.Servers
+		names = cfg.Socket.Servers
 	}
 	if names == nil {
 		names = d.served()
 	}
 	if len(names) != 1 {
-		return config.Server{}, d.ambiguous(names)
+		return config.Server{}, d.ambiguous(h.Servers != nil, len(names))
 	}
 	return d.server(names[0])
 }
 
+// isBuiltin reports whether the name is that of a server which every daemon has.
+func isBuiltin(name string) bool {
+	return name == config.BuiltinLocal || name == config.BuiltinInterlock
+}
+
 // ambiguous says that a session is one server and names those there are.
-func (d *Daemon) ambiguous(names []string) *refusal {
+func (d *Daemon) ambiguous(named bool, n int) *refusal {
 	served := d.served()
 	r := refuse(codeNoServer, "no server is configured in %s", d.config.Load().Path)
 	if len(served) > 0 {
-		r = refuse(codeNoServer, "a session is one server, and %d are asked for. Name one: interlock connect NAME, where NAME is one of: %s",
-			len(names), strings.Join(served, ", "))
+		verb := "configured"
+		if named {
+			verb = "asked for"
+		}
+		r = refuse(codeNoServer, "a session is one server, and %d are %s. Name one: %s connect NAME, where NAME is one of: %s",
+			n, verb, d.options.Command, strings.Join(served, ", "))
 	}
 	r.data.Servers = served
 	return r
@@ -414,11 +424,14 @@ func (d *Daemon) server(name string) (config.Server, error) {
 		return s, refuse(codeNoServer, "server %q is disabled in %s", name, d.config.Load().Path)
 	case ok:
 		return s, nil
-	case name == config.BuiltinLocal, name == config.BuiltinInterlock:
+	case isBuiltin(name):
 		return config.Server{Name: name, Builtin: name}, nil
 	}
 	served := d.served()
 	r := refuse(codeNoServer, "there is no server %q in %s; there are: %s", name, d.config.Load().Path, strings.Join(served, ", "))
+	if d.config.Load().Missing {
+		r = refuse(codeNoServer, "there is no server %q: there is no configuration file %s yet; without one there is the built-in server %s", name, d.config.Load().Path, config.BuiltinLocal)
+	}
 	r.data.Servers = served
 	return s, r
 }

@@ -57,13 +57,13 @@ type Welcome struct {
 const maxDepth = 8
 
 // parseHello reads hello's params.
-func parseHello(params []byte) (Hello, error) {
+func (d *Daemon) parseHello(params []byte) (Hello, error) {
 	var h Hello
 	if err := json.Unmarshal(params, &h); err != nil {
 		return h, fmt.Errorf("reading hello: %w", err)
 	}
 	if h.Protocol != ProtocolVersion {
-		return h, refuse(codeVersion, "this bridge speaks interlock protocol %d and the running daemon (%s) speaks %d. Restart it with: interlock daemon restart", h.Protocol, Version(), ProtocolVersion)
+		return h, refuse(codeVersion, "this bridge speaks interlock protocol %d and the running daemon (%s) speaks %d. Restart it with: %s daemon restart", h.Protocol, Version(), ProtocolVersion, d.options.Command)
 	}
 	if h.Depth > maxDepth {
 		return h, refuse(codeNoServer, "interlock connects to itself %d levels deep; a server in the configuration starts a client of interlock again", h.Depth)

@@ -2,6 +2,7 @@ package mcpd
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func TestHelloRefused(t *testing.T) {
 	}{
 		"unknown server":  {`{"protocol":1,"servers":["three"]}`, "no_server", `no server "three"`, []string{"one", "two", "gone", "needs"}},
 		"several servers": {`{"protocol":1,"servers":["one","two"]}`, "no_server", "2 are asked for", []string{"one", "two", "gone", "needs"}},
-		"no server named": {`{"protocol":1}`, "no_server", "4 are asked for", []string{"one", "two", "gone", "needs"}},
+		"no server named": {`{"protocol":1}`, "no_server", "4 are configured. Name one: interlock --dir ", []string{"one", "two", "gone", "needs"}},
 		"none wanted":     {`{"protocol":1,"servers":[]}`, "no_server", "0 are asked for", []string{"one", "two", "gone", "needs"}},
 		"disabled":        {`{"protocol":1,"servers":["off"]}`, "no_server", "disabled", nil},
 		"broken entry":    {`{"protocol":1,"servers":["bad"]}`, "no_server", "out of service", nil},
@@ -157,16 +158,55 @@ func TestSocketServers(t *testing.T) {
 	}
 }
 
-// TestBrokenConfiguration has a file that cannot be understood serve nobody, and
-// everybody be told.
+// TestBrokenConfiguration has a file that cannot be understood serve nobody but
+// those who want what is built in, and everybody else be told.
 func TestBrokenConfiguration(t *testing.T) {
 	t.Parallel()
 	r := startRig(t, rigOptions{config: `{"mcpServers": `})
-	c, m := r.hello(`{"protocol":1,"servers":["local"]}`)
-	if got := refusalIn(t, m, "0"); got.Code != "config_broken" || !strings.Contains(got.message, filepath.Base(r.config)) {
+	for _, hello := range []string{`{"protocol":1,"servers":["memory"]}`, `{"protocol":1}`} {
+		c, m := r.hello(hello)
+		if got := refusalIn(t, m, "0"); got.Code != "config_broken" || !strings.Contains(got.message, filepath.Base(r.config)) {
+			t.Errorf("%+v", got)
+		}
+		c.close()
+	}
+	for _, name := range []string{"local", "interlock"} {
+		c, _ := r.hello(`{"protocol":1,"servers":["` + name + `"]}`)
+		c.send("%s", initialize)
+		if m := c.recv(); !strings.Contains(string(m.Result), `"serverInfo":{"name":"`+name+`"`) {
+			t.Errorf("%s answers %s", name, m.raw)
+		}
+		c.close()
+	}
+}
+
+// TestMissingConfiguration has a server that cannot be there yet be explained.
+func TestMissingConfiguration(t *testing.T) {
+	t.Parallel()
+	r := startRig(t, rigOptions{})
+	cfg := must(config.Load(filepath.Join(t.TempDir(), "config.json"), false))
+	r.d.config.Store(cfg)
+	_, m := r.hello(`{"protocol":1,"servers":["nope"]}`)
+	got := refusalIn(t, m, "0")
+	if want := "there is no configuration file " + cfg.Path + " yet; without one there is the built-in server local"; !strings.Contains(got.message, want) || !slices.Equal(got.Servers, []string{"local"}) {
 		t.Errorf("%+v", got)
 	}
-	c.close()
+}
+
+// TestCommand has commands to be pasted mean the same in any directory.
+func TestCommand(t *testing.T) {
+	t.Setenv("INTERLOCK_DIR", "/usual")
+	t.Chdir(t.TempDir())
+	cwd := must(os.Getwd())
+	for want, p := range map[string]Place{
+		"interlock":                     {},
+		"interlock --dir " + cwd + "/a": {Dir: "a"},
+		"interlock --socket " + cwd + "/s --status " + cwd + "/t --config " + cwd + "/c": {Dir: "/usual/", Socket: "s", Status: "./t", Config: "x/../c"},
+	} {
+		if got := p.Command(); got != want {
+			t.Errorf("%+v: %s, want %s", p, got, want)
+		}
+	}
 }
 
 // TestFirstFrame opens a session with whatever the first whole frame is.

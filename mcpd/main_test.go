@@ -101,6 +101,7 @@ func startRig(t testing.TB, o rigOptions) *rig {
 	options := Options{
 		Paths: r.paths, Config: cfg, Identity: must(life.Self("test")), Spawner: o.spawner,
 		Log: zap.New(o.log), Status: writer, Journal: journal, ServerLog: o.serverLog,
+		Command: "interlock --dir " + r.paths.Dir,
 	}
 	if o.spawner == nil {
 		options.Spawner = r.servers

@@ -101,7 +101,7 @@ func aboutRecord[T any](ctx context.Context, place Place, method string, params 
 	for {
 		answer, err := askOnce[T](ctx, paths, method, params)
 		if errors.Is(err, os.ErrDeadlineExceeded) || err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return answer, unresponsive(paths, recordLimit)
+			return answer, unresponsive(place, paths, recordLimit)
 		}
 		if !noAnswer(err) {
 			return answer, err

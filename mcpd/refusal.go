@@ -142,7 +142,7 @@ func refusalOf(err error) *refusal {
 	case errors.As(err, &limit):
 		return refuse(codeSessionLimit, "interlock has %d sessions open, its limit. Close a client, or raise limits.sessions in the configuration.", limit.Limit)
 	case errors.Is(err, session.ErrDraining):
-		return refuse(codeDraining, "interlock is stopping and takes no new calls; nothing was sent. Start it again with: interlock daemon start")
+		return refuse(codeDraining, "interlock is stopping and takes no new calls; nothing was sent. Connect again: a new daemon starts by itself.")
 	default:
 		return refuse(codeInternal, "interlock: %v", err)
 	}

@@ -83,7 +83,7 @@ func (d *Daemon) unacknowledged() []recovery.Record {
 // recoveryFindings says what is to be acknowledged, and what is wrong with the
 // record.
 func (d *Daemon) recoveryFindings() []status.Finding {
-	return recordFindings(d.unacknowledged(), d.journal.Problems(), "interlock", d.started)
+	return recordFindings(d.unacknowledged(), d.journal.Problems(), d.options.Command, d.started)
 }
 
 // recordFindings says what is to be acknowledged, and what is wrong with the
@@ -153,7 +153,7 @@ func (d *Daemon) ownFindings() []status.Finding {
 	}
 	// Between the loss of a helper and the start of the next there is none.
 	if helper, ok := d.spawner.(interface{ PID() int }); ok && helper.PID() == 0 {
-		all = append(all, status.HelperLost.Finding("its servers ended with it; the daemon starts another within seconds", "interlock daemon restart", time.Now()))
+		all = append(all, status.HelperLost.Finding("its servers ended with it; the daemon starts another within seconds", d.options.Command+" daemon restart", time.Now()))
 	}
 	return all
 }
