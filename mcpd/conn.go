@@ -233,8 +233,12 @@ func (c *conn) ended(err error) {
 	<-done
 }
 
-// cutFlush is how long the answers for calls that are cut off may take to be read.
-const cutFlush = time.Second
+// cutFlush is how long the answers for calls that are cut off may take to be read,
+// and cutFlushHurried where the daemon is to end at once.
+const (
+	cutFlush        = time.Second
+	cutFlushHurried = 200 * time.Millisecond
+)
 
 // drain closes the connection when its session is idle, or ctx ends: calls that
 // are then still in flight are cut off, recorded, and answered as such. It is
@@ -247,8 +251,14 @@ func (c *conn) drain(ctx context.Context) {
 	}
 	if u.conn.session.WaitIdle(ctx) != nil {
 		u.cut(refuse(codeDraining, "interlock was stopped before server %q had answered", u.server.Name))
+		limit := cutFlush
+		select {
+		case <-c.d.hurried:
+			limit = cutFlushHurried
+		default:
+		}
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.Background(), cutFlush)
+		ctx, cancel = context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		u.conn.session.WaitIdle(ctx) // until what waited has been refused
 	}

@@ -87,6 +87,7 @@ type Daemon struct {
 
 	stopping chan struct{} // closed by Stop
 	stopOnce sync.Once
+	hurried  chan struct{} // closed by Run when the end may take no time any more
 
 	mu       sync.Mutex // guards the fields below
 	conns    map[*conn]struct{}
@@ -136,6 +137,7 @@ func New(o Options) (*Daemon, error) {
 		journal:    o.Journal,
 		syncsPower: o.Config.Sync == config.SyncPower,
 		stopping:   make(chan struct{}),
+		hurried:    make(chan struct{}),
 		conns:      make(map[*conn]struct{}),
 		logs:       make(map[string]io.Writer),
 		findings:   make(map[string]status.Finding),
@@ -167,8 +169,8 @@ func New(o Options) (*Daemon, error) {
 }
 
 // Run accepts connections until ctx ends or Stop is called, then drains: calls
-// in flight get the drain time-out, or until hurry is closed, and everything
-// else is over at once. Nothing of the daemon runs when it returns, and ln is
+// in flight get the drain time-out, or until hurry is closed or ctx ends after
+// Stop, and everything else is over at once. Nothing of the daemon runs when it returns, and ln is
 // closed.
 func (d *Daemon) Run(ctx context.Context, ln *endpoint.Listener, hurry <-chan struct{}) error {
 	accepted := make(chan error, 1)
@@ -185,13 +187,14 @@ func (d *Daemon) Run(ctx context.Context, ln *endpoint.Listener, hurry <-chan st
 	case err = <-accepted:
 		accepted <- err
 	}
+	defer d.hurryWhen(hurry, ctx)()
 	unwatch()
 	<-lost
 	d.sessions.Drain()
 	ln.Close()
 	<-accepted
 	d.changed()
-	d.drain(hurry)
+	d.drain()
 	d.serving.Wait()
 	if d.idle != nil {
 		d.idle.Stop()
@@ -213,31 +216,6 @@ func (d *Daemon) exitIdle() {
 
 // Stop asks Run to drain and return.
 func (d *Daemon) Stop() { d.stopOnce.Do(func() { close(d.stopping) }) }
-
-// drain waits for the calls in flight, as long as they may take, answers for those
-// that take longer, and closes every connection.
-func (d *Daemon) drain(hurry <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), d.limits.DrainTimeout)
-	defer cancel()
-	var waiting sync.WaitGroup
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-hurry:
-			cancel()
-		case <-done:
-		}
-	}()
-	defer close(done)
-	for _, c := range d.open() {
-		waiting.Add(1)
-		go func() {
-			defer waiting.Done()
-			c.drain(ctx)
-		}()
-	}
-	waiting.Wait()
-}
 
 // accept takes connections until the listener is closed.
 func (d *Daemon) accept(ln *endpoint.Listener) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/proc"
 	"interlock/recovery"
 )
 
@@ -220,6 +221,50 @@ func TestDrainEnds(t *testing.T) {
 			r.awaitEnd()
 			if p := r.d.journal.Pending(); len(p) != 1 || p[0].Reason != "draining" || p[0].RequestID != cut.Run {
 				t.Errorf("pending %+v, answered %+v", p, cut)
+			}
+		})
+	}
+}
+
+// TestHurry ends the daemon at once when it is told a second time, though its
+// servers heed neither the end of their input nor SIGTERM: in the drain and after
+// it, and whether it was a signal or the socket that told it first.
+func TestHurry(t *testing.T) {
+	t.Parallel()
+	const deaf = `trap "" TERM; while read line; do echo "$line" >&2; done; while :; do sleep 0.1; done`
+	for name, test := range map[string]struct {
+		ends, hurry func(*rig)
+		busy        bool // a call is in flight
+	}{
+		"in the drain":          {ends: func(r *rig) { r.stop() }, hurry: func(r *rig) { close(r.hurry) }, busy: true},
+		"after the drain":       {ends: func(r *rig) { r.stop() }, hurry: func(r *rig) { close(r.hurry) }},
+		"asked over the socket": {ends: func(r *rig) { r.d.Stop() }, hurry: func(r *rig) { r.stop() }, busy: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := startRig(t, rigOptions{
+				spawner: proc.Direct{}, limits: func(l *config.Limits) { l.DrainTimeout, l.CancelGrace = time.Hour, 10*time.Millisecond },
+				config: `{"mcpServers": {"deaf": {"command": "/bin/sh", "args": ["-c", ` + string(quote(deaf)) + `], "tools": {"write": {"class": "mutate"}}}}}`,
+			})
+			c := r.dial()
+			c.call("1", "write")
+			eventually(t, "the server has the call", func() bool { return strings.Contains(r.server.String(), "write") })
+			if !test.busy {
+				c.cancel("1")
+				eventually(t, "nothing is in flight", func() bool { return r.d.Snapshot().Sessions[0].InFlight == 0 })
+			}
+			test.ends(r)
+			eventually(t, "it drains", r.d.sessions.Draining)
+			if !test.busy {
+				c.wantEnd()
+			}
+			began := time.Now()
+			test.hurry(r)
+			r.awaitEnd()
+			took := time.Since(began)
+			t.Logf("gone %v after the second signal", took.Round(time.Millisecond))
+			if took > 2*time.Second { // both graces of the server are four
+				t.Errorf("it has taken %v", took)
 			}
 		})
 	}

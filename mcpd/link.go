@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
 	"interlock/mcpd/internal/builtin"
 	"interlock/mcpd/internal/proc"
 	"interlock/mcpd/internal/wire"
@@ -78,13 +80,13 @@ func (l *childLink) run(ctx context.Context, in *instance) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		child.Stop(context.Background(), proc.DefaultGraces())
+		in.up.d.end(child)
 	})
 	defer func() {
 		if !stop() {
 			<-stopped
 		}
-		child.Stop(context.Background(), proc.DefaultGraces())
+		in.up.d.end(child)
 	}()
 	l.begin(in, child)
 	l.read(in, child)
@@ -92,8 +94,18 @@ func (l *childLink) run(ctx context.Context, in *instance) error {
 		in.up.d.counters.exited.Add(1)
 	}
 	// The output has ended. A process that lives on without it is ended.
-	child.Stop(context.Background(), proc.DefaultGraces())
+	in.up.d.end(child)
 	return child.Err()
+}
+
+// end ends a child, by the graces that servers have unless the daemon is to end
+// at once.
+func (d *Daemon) end(child *proc.Child) {
+	ctx, cancel := d.unhurried()
+	defer cancel()
+	if err := child.Stop(ctx, proc.DefaultGraces()); err != nil {
+		d.log.Error("ending a server", zap.Error(err))
+	}
 }
 
 // begin lets the queue flow: at once into a first process, and after the
