@@ -189,6 +189,7 @@ func (d *Daemon) Snapshot() status.Snapshot {
 		Socket:          p.Socket, StatusPath: p.Status, LogPath: p.Log, RecoveryPath: p.Recovery,
 		StartedAt:  d.started,
 		ConfigPath: d.config.Load().Path, ConfigModifiedAt: d.config.Load().Modified,
+		Servers:   d.served(),
 		Transport: status.Transport,
 		Identity:  statusIdentity(id),
 		Limits:    d.limitsSnapshot(),

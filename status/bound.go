@@ -37,6 +37,7 @@ func clip(text string, limit int) string {
 // encode returns s as JSON of at most limit bytes. To get there it halves the
 // list that takes the most room, again and again; the totals stay.
 func encode(s Snapshot, limit int) ([]byte, error) {
+	s.Servers = s.Servers[:min(len(s.Servers), maxListed)]
 	s.Sessions = s.Sessions[:min(len(s.Sessions), maxListed)]
 	s.Upstreams = s.Upstreams[:min(len(s.Upstreams), maxListed)]
 	s.Leases = s.Leases[:min(len(s.Leases), maxListed)]
@@ -63,6 +64,7 @@ func (s *Snapshot) halve() bool {
 		size int
 		cut  func()
 	}{
+		{sizeOf(s.Servers), func() { s.Servers = s.Servers[:len(s.Servers)/2] }},
 		{sizeOf(s.Sessions), func() { s.Sessions = s.Sessions[:len(s.Sessions)/2] }},
 		{sizeOf(s.Upstreams), func() { s.Upstreams = s.Upstreams[:len(s.Upstreams)/2] }},
 		{sizeOf(s.Leases), func() { s.Leases = s.Leases[:len(s.Leases)/2] }},

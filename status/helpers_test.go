@@ -26,6 +26,7 @@ func full() Snapshot {
 	return Snapshot{
 		ProtocolVersion: ProtocolVersion, State: StateRunning, PID: 4242,
 		Socket: "/run/i/interlock.sock", StatusPath: "/run/i/daemon.json", LogPath: "/run/i/daemon.log", RecoveryPath: "/run/i/daemon.recovery.json",
+		ConfigPath: "/home/ann/.config/interlock/config.json", ConfigModifiedAt: began().Add(-time.Hour), Servers: []string{"git", "notes"},
 		StartedAt: began(), Transport: Transport, ClientSessions: 2, MutationLeaseOwner: "client-1",
 		ActiveRuns:      []Run{{RequestID: "r-1", OwnerID: "client-1", StartedAt: began().Add(time.Hour)}},
 		ActiveRunsTotal: 1,

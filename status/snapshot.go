@@ -42,7 +42,9 @@ type Snapshot struct {
 	// zero if it was not there.
 	ConfigPath       string    `json:"configPath,omitempty"`
 	ConfigModifiedAt time.Time `json:"configModifiedAt,omitzero"`
-	StartedAt        time.Time `json:"startedAt"`
+	// Servers are the names of the servers in service, running or not.
+	Servers   []string  `json:"servers,omitempty"`
+	StartedAt time.Time `json:"startedAt"`
 	// Transport is [Transport].
 	Transport string `json:"transport"`
 	// ClientSessions is how many sessions are open, listed or not.
@@ -170,7 +172,7 @@ type Counters struct {
 	Accepted        uint64 `json:"accepted"`
 	RefusedPeers    uint64 `json:"refusedPeers"`
 	RefusedSessions uint64 `json:"refusedSessions"`
-	// Calls counts tool calls sent to servers, RefusedBusy those refused at a
+	// Calls counts requests taken from clients, RefusedBusy those refused at a
 	// limit, RefusedLeases those refused for want of a lease.
 	Calls         uint64 `json:"calls"`
 	RefusedBusy   uint64 `json:"refusedBusy"`
@@ -198,6 +200,7 @@ func (s Snapshot) MarshalJSON() ([]byte, error) {
 // canonical returns a copy of s as it is encoded; it shares no list with s.
 func (s Snapshot) canonical() Snapshot {
 	s.StartedAt, s.ConfigModifiedAt = s.StartedAt.UTC(), s.ConfigModifiedAt.UTC()
+	s.Servers = convert(s.Servers, func(name string) string { return clip(name, maxName) })
 	s.ActiveRuns = convert(s.ActiveRuns, func(r Run) Run {
 		r.RequestID, r.OwnerID, r.StartedAt = clip(r.RequestID, maxName), clip(r.OwnerID, maxName), r.StartedAt.UTC()
 		return r

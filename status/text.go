@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -59,9 +60,10 @@ func WriteText(w io.Writer, s Snapshot, now time.Time) error {
 	table(&b, nil, [][]string{
 		{"daemon", fmt.Sprintf("%s, pid %d, for %s%s", s.State, s.PID, age(s.StartedAt, now), prefixed(", build ", s.Identity.Build))},
 		{"socket", s.Socket},
+		{"configuration", configuration(s)},
 		{"sessions", of(s.ClientSessions, s.Limits.Sessions)},
 		{"runs", strconv.Itoa(s.ActiveRunsTotal) + " in flight"},
-		{"calls", fmt.Sprintf("%d sent, %d refused", s.Counters.Calls, s.Counters.RefusedBusy+s.Counters.RefusedLeases)},
+		{"requests", fmt.Sprintf("%d taken, %d refused", s.Counters.Calls, s.Counters.RefusedBusy+s.Counters.RefusedLeases)},
 	})
 	table(&b, []string{"SESSION", "OWNER", "CLIENT", "SERVER", "STATE", "CALLS", "WAITING", "FOR"}, rows(s.Sessions, func(e Session) []string {
 		return []string{e.ID, e.Owner, e.Client.Name + prefixed(" ", e.Client.Version), or(e.Server, "all"), e.State, strconv.Itoa(e.InFlight), strconv.Itoa(e.Waiting), age(e.StartedAt, now)}
@@ -90,16 +92,31 @@ func WriteText(w io.Writer, s Snapshot, now time.Time) error {
 func WriteDoctorText(w io.Writer, a DoctorAnswer) error {
 	var b bytes.Buffer
 	b.WriteString(string(a.Status))
+	silent := slices.ContainsFunc(a.Findings, func(f Finding) bool { return f.Code == DaemonUnresponsive })
 	switch {
+	case a.Daemon != nil && silent:
+		fmt.Fprintf(&b, ": daemon, pid %d, does not answer", a.Daemon.PID)
 	case a.Daemon != nil:
 		fmt.Fprintf(&b, ": daemon %s, pid %d, %s", a.Daemon.State, a.Daemon.PID, plural(a.Daemon.ClientSessions, "session"))
 	case a.Detail != "":
 		b.WriteString(": " + EscapeLine(a.Detail))
 	}
 	b.WriteString("\n")
+	if a.Daemon != nil && a.Daemon.ConfigPath != "" {
+		b.WriteString("configuration: " + EscapeLine(configuration(*a.Daemon)) + "\n")
+	}
 	writeFindings(&b, a.Findings)
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// configuration says where the configuration is and which servers there are.
+func configuration(s Snapshot) string {
+	path := s.ConfigPath
+	if path != "" && s.ConfigModifiedAt.IsZero() {
+		path += " (not there)"
+	}
+	return path + prefixed("; servers: ", strings.Join(s.Servers, ", "))
 }
 
 // writeFindings writes the findings, the gravest first.

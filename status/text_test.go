@@ -26,7 +26,9 @@ func TestWriteDoctorText(t *testing.T) {
 	s := full()
 	unavailable := NewDoctorAnswer(nil, []Finding{DaemonCrashed.Finding("pid 4242 is gone", "interlock daemon start", began())})
 	unavailable.Detail = "no daemon is running in /run/i"
+	silent := []Finding{DaemonUnresponsive.Finding("pid 4242 was stopped by a signal", "kill -CONT 4242", began())}
 	for name, a := range map[string]DoctorAnswer{
+		"doctor-silent.txt":      NewDoctorAnswer(&s, silent),
 		"doctor-healthy.txt":     NewDoctorAnswer(&s, nil),
 		"doctor-unhealthy.txt":   NewDoctorAnswer(&s, full().Findings),
 		"doctor-unavailable.txt": unavailable,
