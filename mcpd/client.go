@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/endpoint"
@@ -165,23 +166,38 @@ func decodeAnswer(line []byte, id string, result any) error {
 // ErrNotRunning is returned for what needs a daemon where none runs.
 var ErrNotRunning = errors.New("no daemon is running")
 
+// A CrashError says that no daemon runs, and that the last one ended without
+// stopping. It is an ErrNotRunning.
+type CrashError struct {
+	PID     int       // of the daemon
+	Written time.Time // when it wrote its status last
+	Command string    // shows what it has left undone
+}
+
+func (e *CrashError) Error() string {
+	return fmt.Sprintf("%v: the last one (pid %d) ended without stopping, after %s; calls that it has left undone are shown by: %s",
+		ErrNotRunning, e.PID, e.Written.UTC().Format(time.RFC3339), e.Command)
+}
+
+// Unwrap returns ErrNotRunning.
+func (e *CrashError) Unwrap() error { return ErrNotRunning }
+
 // Status returns the state of the daemon of the place: what it says itself or,
 // if it cannot be asked, what its status file last said. Where no daemon runs
-// the error is ErrNotRunning; the snapshot, if it has a pid, is then that of one
-// that has crashed, with state stopped.
+// the error is ErrNotRunning, and a *[CrashError] where one has crashed; the
+// snapshot is then that one's, with state stopped.
 func Status(ctx context.Context, place Place) (status.Snapshot, error) {
 	p, err := place.paths()
 	if err != nil {
 		return status.Snapshot{}, err
 	}
-	r, err := dialControl(ctx, p)
-	if err == nil {
-		defer r.close()
-		var s status.Snapshot
-		return s, r.call(ctx, methodStatus, nil, &s)
-	}
-	if !errors.Is(err, endpoint.ErrAbsent) {
-		return status.Snapshot{}, err
+	began := time.Now()
+	s, err := askOnce[status.Snapshot](ctx, p, methodStatus, nil)
+	switch {
+	case errors.Is(err, endpoint.ErrBusy), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return status.Snapshot{}, unresponsive(place, p, time.Since(began).Round(100*time.Millisecond))
+	case !noAnswer(err):
+		return s, err
 	}
 	s, readErr := status.Read(p.Status)
 	if errors.Is(readErr, fs.ErrNotExist) {
@@ -197,5 +213,9 @@ func Status(ctx context.Context, place Place) (status.Snapshot, error) {
 		return status.Snapshot{}, fmt.Errorf("%w; %w", ErrNotRunning, readErr)
 	}
 	s.State = status.StateStopped
-	return s, ErrNotRunning
+	crash := &CrashError{PID: s.PID, Command: place.Command() + " daemon recovery"}
+	if info, err := os.Stat(p.Status); err == nil {
+		crash.Written = info.ModTime()
+	}
+	return s, crash
 }

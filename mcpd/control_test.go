@@ -1,8 +1,11 @@
 package mcpd
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -169,4 +172,23 @@ func (faulty) Write(p []byte) (int, error) {
 		panic("a fault of the test's")
 	}
 	return len(p), nil
+}
+
+// TestSilentDaemon has a daemon that takes connections and says nothing be named,
+// with what to do.
+func TestSilentDaemon(t *testing.T) {
+	t.Parallel()
+	dir := must(os.MkdirTemp("", "il"))
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	place := Place{Dir: dir}
+	paths := must(place.paths())
+	ln := must(net.Listen("unix", paths.Socket))
+	defer ln.Close()
+	ok(t, os.WriteFile(paths.Status, []byte(`{"protocolVersion":1,"pid":4711,"socket":"`+paths.Socket+`"}`), 0o600))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := Status(ctx, place)
+	if err == nil || !strings.Contains(err.Error(), "pid 4711") || !strings.Contains(err.Error(), "interlock --dir "+dir+" daemon stop") {
+		t.Errorf("%v", err)
+	}
 }

@@ -2,17 +2,24 @@ package mcpd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/endpoint"
 	"interlock/mcpd/internal/life"
 	"interlock/mcpd/internal/logfile"
 	"interlock/status"
 )
 
 // ReadLog returns the end of the log of the place's daemon or, if a server is
-// named, of what that server has written to its standard error.
+// named, of what that server has written to its standard error. A server that has
+// no log and is not configured either is an error.
 func ReadLog(place Place, server string) (status.LogsAnswer, error) {
 	path, err := place.logPath(server)
 	if err != nil {
@@ -39,7 +46,32 @@ func (p Place) logPath(server string) (string, error) {
 	if server == "" {
 		return paths.Log, nil
 	}
-	return paths.ServerLog(server), nil
+	path := paths.ServerLog(server)
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return path, nil
+	}
+	if cfg, err := config.Load(p.configPath(), false); err == nil {
+		if _, ok := cfg.Server(server); ok {
+			return path, nil
+		}
+	}
+	if names := loggedServers(paths); len(names) > 0 {
+		return "", fmt.Errorf("there is no log of a server %q; there are logs of: %s", server, strings.Join(names, ", "))
+	}
+	return "", fmt.Errorf("there is no log of a server %q; no server has one yet", server)
+}
+
+// loggedServers names the servers that have a log.
+func loggedServers(paths endpoint.Paths) []string {
+	files, _ := os.ReadDir(paths.Servers) // it is made with the first log
+	var names []string
+	for _, f := range files {
+		encoded, isLog := strings.CutSuffix(f.Name(), ".log")
+		if name, err := url.PathUnescape(encoded); isLog && err == nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // UnitFiles returns the text of the files by which a service manager starts this

@@ -48,7 +48,8 @@ type ServeOptions struct {
 	// IdleExit ends the daemon when nobody has been connected for so long; 0 is
 	// never.
 	IdleExit time.Duration
-	// Ready is called once connections are accepted. It may be nil.
+	// Ready is called once connections are accepted, unless it is another process
+	// that has started this one and hears it. It may be nil.
 	Ready func(status.Snapshot)
 }
 
@@ -143,10 +144,10 @@ func serve(ctx context.Context, place Place, o ServeOptions, notifier *life.Noti
 	logs.daemon.Info("serving", zap.String("socket", paths.Socket), zap.Int("pid", identity.PID), zap.String("build", identity.Build))
 	d.changed()
 	writer.Flush()
-	notifier.OK()
-	if o.Ready != nil {
+	if o.Ready != nil && !notifier.Awaited() {
 		o.Ready(d.Snapshot())
 	}
+	notifier.OK()
 	err = d.supervised(ctx, ln, o)
 	logs.daemon.Info("ended", zap.Error(err))
 	return err

@@ -23,7 +23,7 @@ const (
 	exitDaemonEnded exitCode = 6   // the daemon ended a session
 	exitPending     exitCode = 7   // the ids to acknowledge are not exactly the pending ones
 	exitUnhealthy   exitCode = 8   // doctor found a failure
-	exitInterrupted exitCode = 130 // by a signal
+	exitInterrupted exitCode = 130 // by a signal; what runs until one comes (connect, daemon serve, -f, --watch) ends with 0
 )
 
 // usageError is a mistake in the command line.

@@ -62,8 +62,8 @@ func TestReadmeSession(t *testing.T) {
 func blur(text string) string {
 	text = regexp.MustCompile(`pid [0-9]+`).ReplaceAllString(text, "pid N")
 	text = regexp.MustCompile(`interlock-demo-[0-9]+`).ReplaceAllString(text, "interlock-demo-N")
-	text = regexp.MustCompile(` +[0-9]+s\n`).ReplaceAllString(text, " AGE\n") // the last column
-	return regexp.MustCompile(` in [0-9.]+m?s\n`).ReplaceAllString(text, " in TIME\n")
+	text = regexp.MustCompile(` in [0-9.]+m?s\n`).ReplaceAllString(text, " in TIME\n")
+	return regexp.MustCompile(` +[0-9]+s\n`).ReplaceAllString(text, " AGE\n") // the last column
 }
 
 // TestReadmeConfiguration has the command of the configuration after the change

@@ -42,12 +42,12 @@ func showStatus(ctx context.Context, place mcpd.Place, std streams, asJSON bool)
 	defer cancel()
 	s, err := mcpd.Status(ctx, place)
 	switch {
-	case err != nil && s.PID == 0:
-		return err
+	case err != nil && (s.PID == 0 || !asJSON):
+		return err // what a daemon was that is gone is for programs
 	case asJSON:
 		return errors.Join(status.WriteJSON(std.out, s), err)
 	default:
-		return errors.Join(status.WriteText(std.out, s, time.Now()), err)
+		return status.WriteText(std.out, s, time.Now())
 	}
 }
 

@@ -185,7 +185,7 @@ func TestUnit(t *testing.T) {
 	if !found || !strings.Contains(service, "ExecStart=") || !strings.Contains(socket, "ListenStream="+w.path("interlock.sock")+"\n") {
 		t.Fatalf("unit:\n%s", out)
 	}
-	if agent := w.do("interlock daemon unit --launchd"); !strings.HasPrefix(agent, "<?xml") || !strings.Contains(agent, w.path("interlock.sock")) {
+	if agent := w.do("interlock daemon unit --launchd"); !strings.HasPrefix(agent, "<?xml") || !strings.Contains(agent, "<string>"+strings.TrimSuffix(w.path("/interlock.sock"), "/interlock.sock")+"</string>") {
 		t.Errorf("launchd:\n%s", agent)
 	}
 	verify, err := exec.LookPath("systemd-analyze")

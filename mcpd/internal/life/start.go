@@ -195,6 +195,10 @@ func secondStage(pipe *os.File) error {
 	return daemon.Release()
 }
 
+// Awaited reports whether another process started this one and has not heard yet
+// how that went.
+func (n *Notifier) Awaited() bool { return n.pipe != nil }
+
 // OK says that the daemon serves.
 func (n *Notifier) OK() { n.tell(report{PID: os.Getpid()}) }
 
