@@ -42,7 +42,7 @@ func TestLifeClients(t *testing.T) {
 				c := r.run(cmd).ready() // and its bridge starts the daemon, in the first round
 				c.sendCall("1", "hold", `{"key":"k"}`)
 				r.logged(1, "hold", "k")
-				all := r.population(treeSize)
+				all := r.trees(1)
 				before, err := r.snapshot()
 				if err != nil {
 					t.Fatal(err)

@@ -236,9 +236,25 @@ exit $?`
 	return server{Command: "sh", Args: []string{"-c", script, programs.fakeserver, "-log", r.fakeLog()}}
 }
 
-// treeSize is how many processes a tree is; direct of them are ended by the
-// kernel with their helper or, in their group, by the daemon.
-const treeSize = 6
+// trees waits until there are n whole trees, all of whose processes are where they
+// belong, and gives the processes.
+func (r *rig) trees(n int) (list []process) {
+	r.t.Helper()
+	eventually(r.t, fmt.Sprintf("%d trees have grown", n), func() error {
+		list = r.serverProcesses()
+		sleeping := 0
+		for _, p := range list {
+			if strings.HasPrefix(p.command, "sleep ") {
+				sleeping++
+			}
+		}
+		if len(list) != 6*n || sleeping != 4*n {
+			return fmt.Errorf("%d processes: %v", len(list), list)
+		}
+		return nil
+	})
+	return list
+}
 
 // pinned are processes held by descriptors: no other can take their place.
 type pinned struct {

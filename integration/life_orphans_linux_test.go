@@ -57,7 +57,7 @@ func (r *rig) forest(n int) *pinned {
 	for range n {
 		r.open(socket, "tree").ready()
 	}
-	return pin(r.t, r.population(n*treeSize))
+	return pin(r.t, r.trees(n))
 }
 
 // TestLifeKilled kills the daemon with SIGKILL: of its servers, their children,
@@ -101,7 +101,7 @@ func TestLifeHelperKilled(t *testing.T) {
 		daemon := r.start()
 		c := r.open(socket, "tree").ready()
 		r.open(socket, "tree").ready()
-		all := pin(t, r.population(2*treeSize))
+		all := pin(t, r.trees(2))
 		key := fmt.Sprintf("round-%d", n)
 		c.sendCall("1", "hold", `{"key":"`+key+`"}`)
 		r.logged(1, "hold", key)
@@ -244,7 +244,7 @@ func TestLifeAsInit(t *testing.T) {
 	needRoot(t)
 	r := life(t)
 	sessions := repeats(10, 200)
-	script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do (true &) ; i=$((i+1)); done; exec "$0" "$@"`, repeats(100, 1000)/10)
+	script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do (true &) ; i=$((i+1)); done; exec "$0" "$@"`, repeats(100, 1000)/sessions)
 	r.servers["orphans"] = server{Command: "sh", Args: []string{"-c", script, programs.fakeserver, "-log", r.fakeLog()}}
 	config := r.config()
 	d := r.launch(through(r.serve(config), "unshare", "--pid", "--fork", "--mount-proc", "--kill-child"))
