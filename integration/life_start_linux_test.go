@@ -107,8 +107,7 @@ func leave(t *testing.T, clients []*client) {
 
 // TestLifeStorm starts many bridges at once where there is no daemon, or one that
 // is just ending: all are served, by one daemon. Full, with -parallel 1 so that the
-// storms do not add up: 64 bridges, 20 rounds of
-// each kind.
+// storms do not add up: 64 bridges, 20 rounds of each kind.
 func TestLifeStorm(t *testing.T) {
 	crashed := func(r *rig) { r.start(); r.kill() }
 	nothing := func() {}

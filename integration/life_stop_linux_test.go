@@ -116,13 +116,12 @@ func checkLadder(t testing.TB, log, events string, least time.Duration) {
 	if strings.Join(got, " ") != events {
 		t.Errorf("the server saw %v, want %s", got, events)
 	}
-	// Other tests run beside: what the steps may take over their time is wide
-	// of what they need alone.
-	slack := 300 * time.Millisecond
-	if !full() {
-		slack = 3 * time.Second
+	// The server itself is as slow as the machine lets it be.
+	slack := 3 * time.Second
+	if full() {
+		slack = time.Second
 	}
-	if took := time.Since(eof); took < least-100*time.Millisecond || took > least+slack {
+	if took := time.Since(eof); took < least-time.Second || took > least+slack {
 		t.Errorf("it took %v from the end of its input, want %v", took, least)
 	}
 }
