@@ -107,7 +107,6 @@ func TestLifeFewDescriptors(t *testing.T) {
 			fmt.Fprintf(c, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":%s}`+"\n", initializeParams)
 		}
 	}
-	before, began := processorTime(t, daemon.pid()), time.Now()
 	honest.settle()
 	for range 3 {
 		if out, code := output(t, r.command("daemon", "status", "--json")); code != 0 {
@@ -117,9 +116,12 @@ func TestLifeFewDescriptors(t *testing.T) {
 	if s, err := status.Read(filepath.Join(r.home(), "daemon.json")); err != nil || s.ClientSessions == 0 {
 		t.Errorf("the status file: %d sessions, %v", s.ClientSessions, err)
 	}
+	// Measured once everybody has been told.
+	before, began := processorTime(t, daemon.pid()), time.Now()
+	<-time.After(time.Duration(repeats(1, 5)) * time.Second)
 	busy := float64(processorTime(t, daemon.pid())-before) / float64(time.Since(began))
 	t.Logf("%.0f%% of a processor, %d descriptors", 100*busy, openFiles(t, daemon.pid()))
-	if full() && busy > 0.2 {
+	if busy > 0.2 {
 		t.Errorf("%.0f%% of a processor", 100*busy)
 	}
 	for _, c := range crowd {
