@@ -113,9 +113,13 @@ func TestLifeFewDescriptors(t *testing.T) {
 			t.Errorf("daemon status: %d %s", code, out)
 		}
 	}
-	if s, err := status.Read(filepath.Join(r.home(), "daemon.json")); err != nil || s.ClientSessions == 0 {
-		t.Errorf("the status file: %d sessions, %v", s.ClientSessions, err)
-	}
+	eventually(t, "the status file tells of the sessions", func() error {
+		s, err := status.Read(filepath.Join(r.home(), "daemon.json"))
+		if err == nil && s.ClientSessions == 0 {
+			err = fmt.Errorf("it tells of none")
+		}
+		return err
+	})
 	// Measured once everybody has been told.
 	before, began := processorTime(t, daemon.pid()), time.Now()
 	<-time.After(time.Duration(repeats(1, 5)) * time.Second)

@@ -372,16 +372,20 @@ func (r *rig) clean(pid int, own []string, umask uint32) error {
 			return fmt.Errorf("the server inherited descriptor %s, %s", fd.Name(), target)
 		}
 	}
-	text, err := os.ReadFile(dir + "/status")
+	// Go's runtime blocks signals for a moment of its own where it starts threads.
+	err = within(endedSoon, func() error {
+		text, err := os.ReadFile(dir + "/status")
+		for _, want := range []string{
+			"\nSigIgn:\t0000000000000000\n", "\nSigBlk:\t0000000000000000\n", fmt.Sprintf("\nUmask:\t%04o\n", umask),
+		} {
+			if err == nil && !strings.Contains(string(text), want) {
+				err = fmt.Errorf("the server's status lacks %q:\n%s", want, text)
+			}
+		}
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	for _, want := range []string{
-		"\nSigIgn:\t0000000000000000\n", "\nSigBlk:\t0000000000000000\n", fmt.Sprintf("\nUmask:\t%04o\n", umask),
-	} {
-		if !strings.Contains(string(text), want) {
-			return fmt.Errorf("the server's status lacks %q:\n%s", want, text)
-		}
 	}
 	if fields := statFields(dir); fields[3] != strconv.Itoa(pid) || fields[2] != strconv.Itoa(pid) {
 		return fmt.Errorf("the server is in group %s and session %s, not its own", fields[2], fields[3])
