@@ -350,7 +350,7 @@ func (d *demo) clean(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, demoLimit)
 	defer cancel()
-	if err := Stop(ctx, d.place, nil); err != nil && !errors.Is(err, ErrNotRunning) {
+	if err := Stop(ctx, d.place, StopOptions{}); err != nil && !errors.Is(err, ErrNotRunning) {
 		return fmt.Errorf("stopping the demo's daemon in %s: %w", d.dir, err)
 	}
 	return os.RemoveAll(d.dir)

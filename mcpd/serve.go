@@ -124,7 +124,7 @@ func serve(ctx context.Context, place Place, o ServeOptions, notifier *life.Noti
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer func() { err = errors.Join(err, end()) }()
 	ln, err := listen(paths, lock)
 	if err != nil {
 		return err
@@ -187,23 +187,27 @@ const helperLimit = 10 * time.Second
 
 // startSpawner starts the spawn helper, where the system has what it needs; else
 // servers are children of the daemon. The function ends it and all that it has
-// started.
-func startSpawner(ctx context.Context, marker string, log *zap.Logger) (proc.Spawner, func(), error) {
+// started, or says what it has not ended.
+func startSpawner(ctx context.Context, marker string, log *zap.Logger) (proc.Spawner, func() error, error) {
 	ctx, cancel := context.WithTimeout(ctx, helperLimit)
 	defer cancel()
 	helper, err := proc.StartHelper(ctx, proc.HelperOptions{Marker: marker, Log: log.Named("helper")})
 	if errors.Is(err, errors.ErrUnsupported) {
-		return proc.Direct{Marker: marker}, func() {}, nil
+		return proc.Direct{Marker: marker}, func() error { return nil }, nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	return helper, func() {
+	return helper, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), helperLimit)
 		defer cancel()
-		if err := helper.Close(ctx); err != nil {
-			log.Error("ending the spawn helper", zap.Error(err))
+		err := helper.Close(ctx)
+		if err == nil {
+			return nil
 		}
+		left, _ := proc.FindMarked(marker)
+		log.Error("ending the spawn helper", zap.Error(err), zap.Ints("left", pidsOf(left)))
+		return err
 	}, nil
 }
 
@@ -249,7 +253,7 @@ func (d *Daemon) supervised(ctx context.Context, ln *endpoint.Listener, o ServeO
 		case <-ctx.Done():
 		case <-d.stopping:
 		}
-		if err := life.NotifyStopping(); err != nil {
+		if err := life.NotifyStopping(endLimit(d.limits.DrainTimeout)); err != nil {
 			d.log.Warn("telling the service manager", zap.Error(err))
 		}
 	}()

@@ -88,24 +88,28 @@ is no error. A client that connects starts the daemon by itself.`,
 }
 
 func newStop(place *mcpd.Place, std streams) *cobra.Command {
-	return &cobra.Command{
+	var force bool
+	c := &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the daemon and its servers",
 		Long: `stop ends the daemon and returns when it is gone, and its servers with it. Calls
 in flight have limits.drainTimeout to end. A daemon that does not end when asked
 is sent SIGTERM, then SIGKILL, each only once it is certain that the process is
-the daemon. That none runs is no error.`,
+the daemon. Processes of its servers that outlive it are named, or ended with
+--force. That none runs is no error.`,
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return stop(c.Context(), *place, std) },
+		RunE: func(c *cobra.Command, _ []string) error { return stop(c.Context(), *place, force, std) },
 	}
+	c.Flags().BoolVar(&force, "force", false, "end what outlives the daemon of its servers, too")
+	return c
 }
 
 // stop stops the daemon and says how it went. That none runs is no error.
-func stop(ctx context.Context, place mcpd.Place, std streams) error {
+func stop(ctx context.Context, place mcpd.Place, force bool, std streams) error {
 	began := time.Now()
-	err := mcpd.Stop(ctx, place, func(s mcpd.StopStep) {
+	err := mcpd.Stop(ctx, place, mcpd.StopOptions{Force: force, Report: func(s mcpd.StopStep) {
 		fmt.Fprintf(std.err, "interlock: %s took %v\n", s.Name, s.Took.Round(time.Millisecond))
-	})
+	}})
 	if errors.Is(err, mcpd.ErrNotRunning) {
 		fmt.Fprintln(std.out, "interlock is not running")
 		return nil
@@ -124,7 +128,7 @@ func newRestart(place *mcpd.Place, std streams) *cobra.Command {
 that were changed in the configuration. Open sessions end.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := stop(c.Context(), *place, std); err != nil {
+			if err := stop(c.Context(), *place, false, std); err != nil {
 				return err
 			}
 			pid, _, err := mcpd.Start(c.Context(), *place)

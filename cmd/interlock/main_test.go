@@ -43,7 +43,7 @@ func setup(env *testscript.Env) error {
 	env.Defer(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		if err := mcpd.Stop(ctx, mcpd.Place{Dir: dir}, nil); err != nil && !errors.Is(err, mcpd.ErrNotRunning) {
+		if err := mcpd.Stop(ctx, mcpd.Place{Dir: dir}, mcpd.StopOptions{}); err != nil && !errors.Is(err, mcpd.ErrNotRunning) {
 			env.T().Log("stopping the daemon:", err)
 		}
 		os.RemoveAll(dir)

@@ -12,8 +12,11 @@ import (
 // serves; sd_notify(3). Call it once connections are accepted.
 func NotifyReady() error { return notify(daemon.SdNotifyReady) }
 
-// NotifyStopping tells the service manager that the daemon is ending.
-func NotifyStopping() error { return notify(daemon.SdNotifyStopping) }
+// NotifyStopping tells the service manager that the daemon is ending, and that
+// this may take as long as the limit, which may be more than its unit allows.
+func NotifyStopping(limit time.Duration) error {
+	return notify(fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d", daemon.SdNotifyStopping, limit.Microseconds()))
+}
 
 func notify(state string) error {
 	if _, err := daemon.SdNotify(false, state); err != nil {

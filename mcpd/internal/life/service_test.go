@@ -52,10 +52,10 @@ func TestNotify(t *testing.T) {
 	if got := hear(t, manager); got != "READY=1" {
 		t.Errorf("heard %q", got)
 	}
-	if err := NotifyStopping(); err != nil {
+	if err := NotifyStopping(90 * time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if got := hear(t, manager); got != "STOPPING=1" {
+	if got := hear(t, manager); got != "STOPPING=1\nEXTEND_TIMEOUT_USEC=90000000" {
 		t.Errorf("heard %q", got)
 	}
 }

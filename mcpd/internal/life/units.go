@@ -27,7 +27,9 @@ func UnitFiles(argv []string, socket string) (service, socketUnit, plist string)
 }
 
 // KillMode=mixed leaves the servers to the daemon while it drains; whatever is
-// left in the control group afterwards is killed.
+// left in the control group afterwards is killed. TimeoutStopSec is for the usual
+// drain: a daemon with a longer one asks for the time when it begins to end
+// (NotifyStopping), which launchd has no way to do.
 const serviceTemplate = `[Unit]
 Description=interlock, one daemon for all MCP clients
 Requires=interlock.socket
