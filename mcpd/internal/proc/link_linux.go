@@ -321,3 +321,13 @@ func (l *link) finish() error {
 	}
 	return nil
 }
+
+// noUmask stands for no umask in a message.
+const noUmask = 1<<32 - 1
+
+func (s Spec) umask() uint32 {
+	if s.Umask == nil {
+		return noUmask
+	}
+	return *s.Umask & 0o777
+}

@@ -29,16 +29,6 @@ type Spec struct {
 	Umask *uint32
 }
 
-// noUmask stands for no umask in a message.
-const noUmask = 1<<32 - 1
-
-func (s Spec) umask() uint32 {
-	if s.Umask == nil {
-		return noUmask
-	}
-	return *s.Umask & 0o777
-}
-
 // Spawner starts processes.
 type Spawner interface {
 	// Spawn starts s with stdio as its descriptors 0, 1 and 2 and no others. The caller keeps, and closes, its copies of stdio.
