@@ -25,6 +25,10 @@ import (
 // frame of the largest size not counted: after that, a client may go on.
 const inputBound = 8 << 20
 
+// startingLimit is how long a server that says nothing counts as one that is being
+// started: most are silent until they are asked something.
+const startingLimit = 5 * time.Second
+
 // link is the way to one running server: a child's standard streams, or a
 // built-in server of the daemon.
 type link interface {
@@ -71,10 +75,11 @@ func (l *childLink) begun() uint64             { return l.queue.Begun() }
 
 func (l *childLink) run(ctx context.Context, in *instance) error {
 	defer l.queue.Close()
-	child, err := in.up.spawn(ctx)
+	child, started, err := in.up.spawn(ctx)
 	if err != nil {
 		return err
 	}
+	defer started()
 	defer child.Stdout().Close()
 	in.runs(child.PID())
 	stopped := make(chan struct{})
@@ -89,7 +94,7 @@ func (l *childLink) run(ctx context.Context, in *instance) error {
 		in.up.d.end(child)
 	}()
 	l.begin(in, child)
-	l.read(in, child)
+	l.read(in, child, started)
 	if ctx.Err() == nil {
 		in.up.d.counters.exited.Add(1)
 	}
@@ -150,13 +155,15 @@ func (l *childLink) begin(in *instance, child *proc.Child) {
 	})
 }
 
-// read hands the server's output to the instance until it ends.
-func (l *childLink) read(in *instance, child *proc.Child) {
+// read hands the server's output to the instance until it ends. Started is called
+// at the first of it.
+func (l *childLink) read(in *instance, child *proc.Child, started func()) {
 	d := in.up.d
 	reader := wire.NewReader(child.Stdout(), d.budget.Account(d.limits.SessionBudget), wire.ReaderOptions{MaxFrame: int(d.limits.Frame)})
 	var env wire.Envelope
-	for {
-		f, err := reader.Next()
+	f, err := reader.Next()
+	started()
+	for ; ; f, err = reader.Next() {
 		if err == nil {
 			in.receive(f, &env)
 			f.Release()
@@ -174,24 +181,35 @@ func (l *childLink) read(in *instance, child *proc.Child) {
 	}
 }
 
-// spawn starts the child of a stdio server in its session's place.
-func (u *upstream) spawn(ctx context.Context) (*proc.Child, error) {
+// spawn starts the child of a stdio server in its session's place. It is one of
+// those that start at the same time, which are few, until started is called or
+// the limit for that is over.
+func (u *upstream) spawn(ctx context.Context) (child *proc.Child, started func(), err error) {
 	if err := u.d.starting.Acquire(ctx, 1); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer u.d.starting.Release(1)
+	release := sync.OnceFunc(func() { u.d.starting.Release(1) })
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
 	spec, err := u.spec()
 	if err != nil {
-		return nil, refuse(codeStartFailed, "server %q could not be started: %v", u.server.Name, err)
+		return nil, nil, refuse(codeStartFailed, "server %q could not be started: %v", u.server.Name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, u.d.limits.StartTimeout)
 	defer cancel()
-	child, err := proc.Start(ctx, u.d.spawner, spec, u.d.serverLog(u.server.Name))
+	child, err = proc.Start(ctx, u.d.spawner, spec, u.d.serverLog(u.server.Name))
 	if err != nil {
-		return nil, refuse(codeStartFailed, "server %q could not be started: %v", u.server.Name, err)
+		return nil, nil, refuse(codeStartFailed, "server %q could not be started: %v", u.server.Name, err)
 	}
 	u.d.counters.spawned.Add(1)
-	return child, nil
+	timer := time.AfterFunc(startingLimit, release)
+	return child, func() {
+		timer.Stop()
+		release()
+	}, nil
 }
 
 // spec is what the server's configuration comes to in the session's place.

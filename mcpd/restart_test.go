@@ -270,3 +270,43 @@ func TestTwoSessions(t *testing.T) {
 	a.close()
 	b.sync(sb)
 }
+
+// TestFewStartAtOnce has a server wait whose start would be one too many, until
+// another has said something, has ended, or could not be started.
+func TestFewStartAtOnce(t *testing.T) {
+	t.Parallel()
+	r := startRig(t, rigOptions{})
+	n := 0
+	for r.d.starting.TryAcquire(1) {
+		n++
+	}
+	r.d.starting.Release(int64(n))
+	var clients []*client
+	var servers []*fakeServer
+	for range n {
+		c := r.dial()
+		c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		clients = append(clients, c)
+		servers = append(servers, r.servers.take())
+	}
+	if r.d.starting.TryAcquire(1) {
+		t.Fatalf("%d servers have said nothing yet, and another may start", n)
+	}
+	more := func() {
+		c := r.dial()
+		c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		r.servers.take()
+	}
+	servers[0].answer(servers[0].recv(), `{"tools":[]}`)
+	clients[0].recv()
+	more()
+	servers[1].exit(1)
+	more()
+	clients[2].close()
+	r.servers.behave(manner{fail: syscall.ENOEXEC})
+	c := r.dial()
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	c.refusal("1")
+	r.servers.behave(manner{})
+	more()
+}
