@@ -304,8 +304,11 @@ func (r *rig) activated(config string, right bool) {
 	}
 	c.close()
 	d.cmd.Process.Signal(syscall.SIGTERM)
-	for said := ""; said != "STOPPING=1"; {
-		if said = notification(t, manager); said != "WATCHDOG=1" && said != "STOPPING=1" {
+	stopping := false
+	for !stopping {
+		said := notification(t, manager)
+		stopping = strings.HasPrefix(said, "STOPPING=1")
+		if !stopping && said != "WATCHDOG=1" {
 			t.Errorf("at its end it said %q", said)
 		}
 	}
