@@ -118,6 +118,11 @@ func (c *PeerCheck) Check(conn *net.UnixConn) (Peer, []Note, error) {
 	case err != nil:
 		return peer, []Note{{CodePeerHidden, fmt.Sprintf("pid %d: %v", peer.PID, err)}}, nil
 	}
+	if theirs.pids != "" && c.self.pids != "" && theirs.pids != c.self.pids {
+		return refuse(CodePeerNamespace, true,
+			fmt.Sprintf("the peer (pid %d) runs in a pid namespace of its own, for example in a container", peer.PID),
+			"run a daemon of its own there, in a directory that is not shared")
+	}
 	if what := theirs.beyond(c.self); what != "" && !c.policy.AllowSandboxed {
 		return refuse(CodePeerSandboxed, true,
 			fmt.Sprintf("the peer (pid %d) runs %s and the daemon does not: through the daemon it could do what its sandbox forbids", peer.PID, what),
@@ -131,6 +136,7 @@ type confinement struct {
 	seccomp    bool
 	noNewPrivs bool
 	mount      string // the mount namespace; empty if it cannot be read
+	pids       string // the pid namespace; empty if it cannot be read
 }
 
 // beyond names what c is under and daemon is not.

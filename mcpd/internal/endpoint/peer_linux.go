@@ -91,7 +91,7 @@ func hasEnded(pidfd int) (bool, error) {
 func ownConfinement() (confinement, error) { return confinementOf("self") }
 
 // confinementOf reads what the process with that name in /proc is under. The
-// mount namespace is left empty if it cannot be read: that takes more rights.
+// namespaces are left empty if they cannot be read: that takes more rights.
 func confinementOf(process string) (confinement, error) {
 	// The lines wanted come late, behind the groups, which may be many.
 	status, err := os.ReadFile("/proc/" + process + "/status")
@@ -99,7 +99,9 @@ func confinementOf(process string) (confinement, error) {
 		return confinement{}, err
 	}
 	mount, _ := os.Readlink("/proc/" + process + "/ns/mnt")
+	pids, _ := os.Readlink("/proc/" + process + "/ns/pid")
 	return confinement{
+		pids:       pids,
 		seccomp:    isSet(status, "\nSeccomp:\t"),
 		noNewPrivs: isSet(status, "\nNoNewPrivs:\t"),
 		mount:      mount,

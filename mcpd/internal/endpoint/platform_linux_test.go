@@ -163,6 +163,7 @@ func TestCheckPeer(t *testing.T) {
 		{"no_new_privs, allowed", Policy{AllowSandboxed: true}, "no_new_privs", nil, "", ""},
 		{"seccomp, allowed", Policy{AllowSandboxed: true}, "seccomp", nil, "", ""},
 		{"mount namespace", Policy{}, "", under("unshare", "--mount"), "", CodePeerMount},
+		{"pid namespace below", Policy{}, "", under("unshare", "--pid", "--fork"), CodePeerNamespace, ""},
 		{"mount namespace and seccomp", Policy{}, "seccomp", under("unshare", "--mount"), CodePeerSandboxed, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
