@@ -210,6 +210,29 @@ func TestLifeSweepOutlivesKills(t *testing.T) {
 	}
 }
 
+// TestLifeSweepWithoutStatus takes the status file of a killed daemon away: the
+// next one knows from the lock's file what to end.
+func TestLifeSweepWithoutStatus(t *testing.T) {
+	r := life(t)
+	r.servers["tree"] = r.tree()
+	daemon := r.start()
+	helper := helperOf(t, daemon.pid())
+	all := r.forest(1)
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		syscall.Kill(helper, sig)
+		syscall.Kill(daemon.pid(), sig)
+	}
+	r.kill()
+	if err := os.Remove(filepath.Join(r.home(), "daemon.json")); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	if left := all.left(endedSoon); len(left) > 0 {
+		t.Fatalf("%v after the next daemon started there are %v", endedSoon, left)
+	}
+	all.release()
+}
+
 // inodeOf is the inode number of a file, 0 if there is none.
 func inodeOf(t testing.TB, path string) uint64 {
 	t.Helper()

@@ -108,6 +108,11 @@ func serve(ctx context.Context, place Place, o ServeOptions, notifier *life.Noti
 	// Until that is done the file names the daemon to sweep after, should this one
 	// be killed too; from then on it names this one.
 	sweep(ctx, previous.Identity.Instance, logs.daemon)
+	if marked := lock.Instance(); marked != previous.Identity.Instance {
+		sweep(ctx, marked, logs.daemon) // the status file is gone, or another's
+	}
+	lock.Mark(identity.Instance)
+	defer lock.Mark("")
 	writer.Update(func() status.Snapshot { return starting(paths, identity) })
 	if err := writer.Flush(); err != nil {
 		logs.daemon.Warn("writing the status file", zap.Error(err))

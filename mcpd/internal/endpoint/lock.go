@@ -25,6 +25,8 @@ var ErrRunning = errors.New("a daemon is running in this directory")
 type Holder struct {
 	PID  int    `json:"pid"`
 	Host string `json:"host"`
+	// Instance marks the processes of the daemon; see [Lock.Mark].
+	Instance string `json:"instance,omitempty"`
 }
 
 // A RunningError says who seems to hold the lock.
@@ -51,9 +53,10 @@ func (e *RunningError) Is(target error) bool { return target == ErrRunning }
 // it. The descriptor is closed on exec: a child that kept it would hold the
 // lock beyond the daemon's death.
 type Lock struct {
-	fd   int
-	path string
-	at   inode
+	fd       int
+	path     string
+	at       inode
+	instance string // as the file has it
 }
 
 // Acquire takes the lock without waiting for another daemon; an error is
@@ -95,13 +98,31 @@ func tryAcquire(path string) (*Lock, error) {
 	if now, err := inodeAt(path); err != nil || now != locked {
 		return nil, errTryAgain // removed or replaced before we had it; closing f gives it up
 	}
-	writeHolder(f)
 	// The duplicate shares the lock, which ends with the last of the two.
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return nil, fmt.Errorf("keeping the lock %q: %w", path, err)
 	}
-	return &Lock{fd: fd, path: path, at: locked}, nil
+	l := &Lock{fd: fd, path: path, at: locked, instance: readHolder(f).Instance}
+	l.Mark(l.instance)
+	return l, nil
+}
+
+// Instance is what the lock was last marked with: by this process or, until that
+// marks it, by a daemon that ended without taking its mark away.
+func (l *Lock) Instance() string { return l.instance }
+
+// Mark notes in the lock's file the instance whose processes are to be ended if
+// this one ends without doing so; none if it is empty. A full disk costs only the
+// note. It is not safe for concurrent use.
+func (l *Lock) Mark(instance string) {
+	l.instance = instance
+	host, _ := os.Hostname()
+	line, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, Instance: instance})
+	if err != nil || unix.Ftruncate(l.fd, 0) != nil {
+		return
+	}
+	_, _ = unix.Pwrite(l.fd, append(line, '\n'), 0)
 }
 
 // denied tells a daemon, which holds the lock exclusively, from callers of
@@ -150,16 +171,6 @@ func flock(f *os.File, how int) error {
 			return err
 		}
 	}
-}
-
-// writeHolder notes who we are. A full disk costs only the note.
-func writeHolder(f *os.File) {
-	host, _ := os.Hostname()
-	line, err := json.Marshal(Holder{PID: os.Getpid(), Host: host})
-	if err != nil || f.Truncate(0) != nil {
-		return
-	}
-	_, _ = f.WriteAt(append(line, '\n'), 0)
 }
 
 // readHolder returns the zero Holder for whatever it cannot read.

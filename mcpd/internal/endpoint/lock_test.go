@@ -198,3 +198,29 @@ func TestHolderIsUntrusted(t *testing.T) {
 		}
 	}
 }
+
+// The mark of a daemon that ended without taking it away is there for the next
+// one, and outlives one that only had the lock for a moment.
+func TestMark(t *testing.T) {
+	p := place(t)
+	for _, step := range []struct{ found, mark string }{{"", "first"}, {"first", "first"}, {"first", "second"}, {"second", ""}, {"", ""}} {
+		lock, err := Acquire(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lock.Instance() != step.found {
+			t.Errorf("found the mark %q, want %q", lock.Instance(), step.found)
+		}
+		if step.mark != step.found {
+			lock.Mark(step.mark)
+		}
+		_, err = Acquire(p)
+		var running *RunningError
+		if !errors.As(err, &running) || running.Holder.PID != os.Getpid() || running.Holder.Instance != step.mark {
+			t.Errorf("%v: %+v", err, running)
+		}
+		if err := lock.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
