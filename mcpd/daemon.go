@@ -91,10 +91,10 @@ type Daemon struct {
 
 	mu       sync.Mutex // guards the fields below
 	conns    map[*conn]struct{}
-	silent   []*conn // without a first frame yet, or refused, oldest first
-	logs     map[string]io.Writer
-	findings map[string]status.Finding // by code and detail
-	troubles map[string]status.Finding // by the server that has not answered since
+	silent   []*conn                     // without a first frame yet, or refused, oldest first
+	logs     map[string]func() io.Writer // by server; each opens its log at the first call
+	findings map[string]status.Finding   // by code and detail
+	troubles map[string]status.Finding   // by the server that has not answered since
 	// peerFindings are about peers, the latest of each code.
 	peerFindings map[status.Code]status.Finding
 	idle         *time.Timer // runs while there is no connection; nil without IdleExit
@@ -139,7 +139,7 @@ func New(o Options) (*Daemon, error) {
 		stopping:   make(chan struct{}),
 		hurried:    make(chan struct{}),
 		conns:      make(map[*conn]struct{}),
-		logs:       make(map[string]io.Writer),
+		logs:       make(map[string]func() io.Writer),
 		findings:   make(map[string]status.Finding),
 		troubles:   make(map[string]status.Finding),
 
@@ -441,13 +441,13 @@ func (d *Daemon) welcome(s *session.Session) []byte {
 // serverLog returns the log of the server's stderr.
 func (d *Daemon) serverLog(name string) io.Writer {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	w, ok := d.logs[name]
+	open, ok := d.logs[name]
 	if !ok {
-		w = d.options.ServerLog(name)
-		d.logs[name] = w
+		open = sync.OnceValue(func() io.Writer { return d.options.ServerLog(name) })
+		d.logs[name] = open
 	}
-	return w
+	d.mu.Unlock()
+	return open()
 }
 
 // panicked records a fault of the daemon's that ended one session.

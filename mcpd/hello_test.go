@@ -133,6 +133,7 @@ func TestStartFails(t *testing.T) {
 					t.Errorf("%+v", got)
 				}
 			}
+			r.awaitLog(`"server":"` + server.name + `","code":"upstream_start_failed"}`)
 		})
 	}
 }

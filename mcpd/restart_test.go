@@ -44,6 +44,13 @@ func TestServerDies(t *testing.T) {
 	if got := r.d.counters.exited.Load(); got != 1 {
 		t.Errorf("%d exits counted", got)
 	}
+	r.awaitLog(`"server":"fake","code":"upstream_crashed"}`)
+}
+
+// awaitLog waits for a line of the daemon's log with this end.
+func (r *rig) awaitLog(end string) {
+	r.t.Helper()
+	eventually(r.t, "logged: "+end, func() bool { return strings.Contains(r.log.String(), end+"\n") })
 }
 
 // TestNotSent has a call count as not sent, and be no pending run, if it came
@@ -251,6 +258,7 @@ func TestStartTimeout(t *testing.T) {
 	s.awaitDone()
 	r.awaitLost(s)
 	c.alive()
+	r.awaitLog(`"server":"fake","code":"upstream_start_failed"}`)
 }
 
 // TestTwoSessions has the death of one session's server not concern another's.

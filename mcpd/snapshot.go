@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/endpoint"
 	"interlock/mcpd/internal/life"
@@ -47,6 +49,7 @@ func (d *Daemon) notePeer(f status.Finding) {
 // troubled keeps a finding about a server until recovered is called for it. What
 // exactly went wrong is in the server's log: it may name what is secret.
 func (d *Daemon) troubled(server string, code status.Code, detail string) {
+	d.log.Warn("server in trouble", zap.String("server", server), zap.String("code", string(code)))
 	f := code.Finding(fmt.Sprintf("server %q %s", server, detail),
 		d.options.Command+" daemon logs --server "+shellWord(server), time.Now())
 	d.mu.Lock()

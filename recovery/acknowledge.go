@@ -66,13 +66,17 @@ func (e *SetError) Error() string {
 func (s Selection) check(part []Record, acked func(id string) bool) ([]string, error) {
 	pending := idsOf(part)
 	bad := &SetError{Pending: pending, Digest: SetDigest(part)}
-	named := map[string]int{}
+	isPending := make(map[string]bool, len(pending))
+	for _, id := range pending {
+		isPending[id] = true
+	}
+	named := make(map[string]int, len(s.IDs))
 	for _, id := range s.IDs {
 		named[id]++
 		switch {
 		case named[id] == 2:
 			bad.Duplicate = append(bad.Duplicate, id)
-		case named[id] == 1 && !slices.Contains(pending, id) && !acked(id):
+		case named[id] == 1 && !isPending[id] && !acked(id):
 			bad.Unknown = append(bad.Unknown, id)
 		}
 	}
