@@ -60,6 +60,11 @@ func Connect(ctx context.Context, o BridgeOptions) error {
 		return err
 	}
 	defer nc.Close()
+	if refused != nil && refused.Code == int(codePeerRefused) {
+		// That daemon reads nothing of this client's.
+		answerFirst(o, refuse(codePeerRefused, "interlock cannot serve this client: %v", refused))
+		return refused
+	}
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	defer stop()
 	// What the start has used is not needed any more; a client has many bridges.
@@ -200,12 +205,11 @@ func greeting(o BridgeOptions) ([]byte, error) {
 func exchangeHello(nc *net.UnixConn, in *bufio.Reader, hello []byte) (w Welcome, refused *RemoteError, err error) {
 	nc.SetDeadline(time.Now().Add(welcomeLimit))
 	defer nc.SetDeadline(time.Time{})
-	if _, err := nc.Write(hello); err != nil {
-		return w, nil, fmt.Errorf("greeting the daemon: %w", err)
-	}
+	// A daemon that refuses its peer says why without reading, and is gone.
+	_, writeErr := nc.Write(hello)
 	line, err := in.ReadBytes('\n')
 	if err != nil {
-		return w, nil, fmt.Errorf("awaiting the daemon's welcome: %w", err)
+		return w, nil, fmt.Errorf("greeting the daemon: %w", errors.Join(writeErr, err))
 	}
 	err = decodeAnswer(line, "0", &w)
 	if errors.As(err, &refused) {

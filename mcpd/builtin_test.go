@@ -142,7 +142,7 @@ func TestReject(t *testing.T) {
 		c := r.dial()
 		c.alive()
 		nc := r.d.open()[0].nc
-		reject(nc, &endpoint.PeerError{Own: own, Message: "confined", Remedy: "Do something."})
+		reject(nc, &endpoint.PeerError{Own: own, Message: "confined", Remedy: "do something"})
 		line, _ := c.next()
 		if want == "" {
 			if line != "" {
@@ -150,7 +150,7 @@ func TestReject(t *testing.T) {
 			}
 			continue
 		}
-		if got := refusalIn(t, parse(t, line), "null"); got.Code != want || got.message != "confined. Do something." {
+		if got := refusalIn(t, parse(t, line), "null"); got.Code != want || got.message != "confined; do something" {
 			t.Errorf("%+v", got)
 		}
 	}

@@ -307,7 +307,7 @@ func reject(nc *net.UnixConn, e *endpoint.PeerError) {
 	if !e.Own {
 		return
 	}
-	r := refuse(codePeerRefused, "%s. %s", e.Message, e.Remedy)
+	r := refuse(codePeerRefused, "%v", e)
 	nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	nc.Write(append(appendRefusal(nil, nil, false, session.EraUnknown, r), '\n'))
 }

@@ -1,7 +1,10 @@
 package mcpd
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +13,7 @@ import (
 	"time"
 
 	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/endpoint"
 )
 
 const severalServers = `{"mcpServers": {
@@ -279,4 +283,60 @@ func TestSessionLimit(t *testing.T) {
 	if got := r.d.counters.refusedSessions.Load(); got != 1 {
 		t.Errorf("%d refused sessions counted", got)
 	}
+}
+
+// TestBridgeRefused tells the client of a bridge that the daemon does not serve
+// why: the connection is closed before the daemon has read anything.
+func TestBridgeRefused(t *testing.T) {
+	t.Parallel()
+	dir := must(os.MkdirTemp("", "il"))
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	place := Place{Dir: filepath.Join(dir, "d")}
+	paths := must(place.paths())
+	ok(t, endpoint.Prepare(paths))
+	lock := must(endpoint.Acquire(paths))
+	defer lock.Close()
+	ln := must(endpoint.Listen(paths, lock))
+	defer ln.Close()
+	go func() {
+		for range 2 {
+			if nc, err := ln.Accept(); err == nil {
+				reject(nc, &endpoint.PeerError{Own: true, Message: "confined", Remedy: "do something"})
+			}
+		}
+	}()
+	nc := must(endpoint.Dial(t.Context(), paths))
+	defer nc.Close()
+	in := bufio.NewReader(nc)
+	must(in.Peek(1)) // it has been refused
+	if _, refused, err := exchangeHello(nc, in, []byte("{}\n")); refused == nil || refused.Code != int(codePeerRefused) {
+		t.Errorf("refused before the hello: %v, %v", refused, err)
+	}
+
+	input, client := pipe(t)
+	answers, output := pipe(t)
+	second(io.WriteString(client, initialize+"\n"))
+	var refused *RemoteError
+	if err := Connect(t.Context(), BridgeOptions{Place: place, Stdin: input, Stdout: output, Stderr: io.Discard}); !errors.As(err, &refused) {
+		t.Errorf("the bridge ends with %v", err)
+	}
+	answers.SetReadDeadline(time.Now().Add(bound))
+	line, err := bufio.NewReader(answers).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := refusalIn(t, parse(t, line), `"init"`); got.Code != "peer_refused" || got.message != "interlock cannot serve this client: confined; do something" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	ok(t, err)
+	t.Cleanup(func() {
+		r.Close()
+		w.Close()
+	})
+	return r, w
 }
