@@ -278,7 +278,7 @@ func TestSessionLimit(t *testing.T) {
 		t.Errorf("status at the limit: %s", m.raw)
 	}
 	first.close()
-	eventually(t, "the place is free", func() bool { return r.d.sessions.Count() == 0 })
+	eventually(t, "the place is free", func() bool { return len(r.d.sessions.All()) == 0 })
 	r.dial().alive()
 	if got := r.d.counters.refusedSessions.Load(); got != 1 {
 		t.Errorf("%d refused sessions counted", got)

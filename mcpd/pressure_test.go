@@ -61,7 +61,7 @@ func TestServerDoesNotRead(t *testing.T) {
 		t.Errorf("pending %+v", p)
 	}
 	c.close()
-	eventually(t, "the session is over", func() bool { return r.d.sessions.Count() == 1 })
+	eventually(t, "the session is over", func() bool { return len(r.d.sessions.All()) == 1 })
 }
 
 // TestClientDoesNotRead holds its server back, and then closes a client that
@@ -92,7 +92,7 @@ func TestClientDoesNotRead(t *testing.T) {
 	other.sync(otherServer)
 	s.awaitDone() // its client was closed
 	other.sync(otherServer)
-	eventually(t, "the session is over", func() bool { return r.d.sessions.Count() == 1 })
+	eventually(t, "the session is over", func() bool { return len(r.d.sessions.All()) == 1 })
 }
 
 // TestClientReadsSlowly has all that a server says arrive, in order, though it is

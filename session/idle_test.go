@@ -203,7 +203,7 @@ func TestClose(t *testing.T) {
 			}
 		}
 		wantFree(t, s)
-		if s.registry.Count() != 0 {
+		if len(s.registry.All()) != 0 {
 			t.Error("the session is still open")
 		}
 	})

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,7 +51,6 @@ type Registry struct {
 	mu     sync.Mutex // guards the fields below
 	opened uint64
 	open   map[uint64]*Session
-	empty  chan struct{} // closed, while draining, when no session is open
 }
 
 // NewRegistry returns an empty registry.
@@ -61,7 +59,6 @@ func NewRegistry(l Limits) *Registry {
 		limits: l,
 		global: semaphore.NewWeighted(int64(l.Global)),
 		open:   make(map[uint64]*Session),
-		empty:  make(chan struct{}),
 	}
 }
 
@@ -93,13 +90,7 @@ func (r *Registry) Open(info Info) (*Session, error) {
 func (r *Registry) remove(s *Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.open[s.n] != s {
-		return
-	}
 	delete(r.open, s.n)
-	if r.draining.Load() && len(r.open) == 0 {
-		close(r.empty)
-	}
 }
 
 // All returns a description of every open session, in the order of opening.
@@ -118,35 +109,12 @@ func (r *Registry) All() []Snapshot {
 	return all
 }
 
-// Count returns how many sessions are open.
-func (r *Registry) Count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.open)
-}
-
 // Drain refuses new sessions and new calls from now on. Calls in flight go on.
 func (r *Registry) Drain() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.draining.Swap(true) {
-		return
-	}
-	if len(r.open) == 0 {
-		close(r.empty)
-	}
+	r.draining.Store(true)
 }
 
 // Draining reports whether Drain has been called.
 func (r *Registry) Draining() bool { return r.draining.Load() }
-
-// Wait returns when the registry drains and its last session is closed, or with
-// the context's error.
-func (r *Registry) Wait(ctx context.Context) error {
-	select {
-	case <-r.empty:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

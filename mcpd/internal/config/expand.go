@@ -16,9 +16,6 @@ type Command struct {
 	Env map[string]string
 	// Dir is the working directory of the entry, empty if it names none.
 	Dir string
-	// Variables are the names of all variables referenced, sorted, whether
-	// they were set or not.
-	Variables []string
 }
 
 // Expand returns the server's command with the values that lookup has for its
@@ -27,7 +24,7 @@ type Command struct {
 // the first. As in Claude Code, a default stands for a variable that is not
 // set, not for one that is empty.
 func (s Server) Expand(lookup func(name string) (string, bool)) (Command, error) {
-	e := expander{server: s, lookup: lookup, used: make(map[string]bool)}
+	e := expander{server: s, lookup: lookup}
 	cmd := Command{Program: e.expand("command", s.Command), Dir: e.expand("cwd", s.Dir)}
 	for i, arg := range s.Args {
 		cmd.Args = append(cmd.Args, e.expand(fmt.Sprintf("args[%d]", i), arg))
@@ -38,7 +35,6 @@ func (s Server) Expand(lookup func(name string) (string, bool)) (Command, error)
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		cmd.Env[name] = e.expand("env."+name, s.Env[name])
 	}
-	cmd.Variables = slices.Sorted(maps.Keys(e.used))
 	if len(e.unset) > 0 {
 		return Command{}, e.problem()
 	}
@@ -49,7 +45,6 @@ func (s Server) Expand(lookup func(name string) (string, bool)) (Command, error)
 type expander struct {
 	server Server
 	lookup func(string) (string, bool)
-	used   map[string]bool
 	unset  []string // variables, in the order met
 	place  position // of the first of them
 }
@@ -83,7 +78,6 @@ func (e *expander) expand(field, text string) string {
 
 // value returns the value of a variable, its default, or notes it as unset.
 func (e *expander) value(field, name, def string, hasDefault bool) string {
-	e.used[name] = true
 	if value, ok := e.lookup(name); ok {
 		return value
 	}

@@ -55,8 +55,7 @@ func TestExpandServer(t *testing.T) {
 	got, err := s.Expand(lookupIn(map[string]string{"BIN": "/b", "PATH": "/p", "B": "b", "OTHER": "o"}))
 	want := Command{
 		Program: "/b/srv", Args: []string{"-d", "/d"}, Dir: "/w",
-		Env:       map[string]string{"PATH": "/p:/opt", "${K}": "b"},
-		Variables: []string{"B", "BIN", "DIR", "PATH"},
+		Env: map[string]string{"PATH": "/p:/opt", "${K}": "b"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("Expand = %+v, %v\nwant %+v", got, err, want)

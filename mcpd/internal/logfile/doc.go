@@ -9,5 +9,5 @@
 // The daemon's own log is JSON, one object a line ([NewLogger]). A server's log
 // is its standard error, line by line behind the time ([LineWriter]), with a
 // bound on the length of a line and on bytes per second. Contents are untrusted:
-// whoever shows them on a terminal passes them through [Sanitize].
+// whoever shows them on a terminal escapes them first.
 package logfile

@@ -15,23 +15,9 @@ import (
 	"interlock/mcpd/internal/endpoint/private"
 )
 
-// Tail returns the end of the log at path: at most limit bytes of valid UTF-8,
-// and whether something before it was left out. It then begins at the start
-// of a line if it holds one. A missing log is [fs.ErrNotExist].
-func Tail(path string, limit int64) (content string, truncated bool, err error) {
-	f, err := private.Open(path, os.O_RDONLY)
-	if err != nil {
-		return "", false, fmt.Errorf("reading the log: %w", err)
-	}
-	defer f.Close()
-	content, truncated, err = tailOf(f, limit)
-	if err != nil {
-		return "", false, fmt.Errorf("reading the log %q: %w", path, err)
-	}
-	return content, truncated, nil
-}
-
-// tailOf leaves f at the end of what it returned.
+// tailOf returns the end of a log: at most limit bytes of valid UTF-8, and whether
+// something before it was left out. It then begins at the start of a line if it
+// holds one. It leaves f at the end of what it returned.
 func tailOf(f *os.File, limit int64) (content string, truncated bool, err error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -77,7 +63,8 @@ const (
 	followChunk = 64 << 10
 )
 
-// Follow calls fn with the end of the log at path, as Tail would, and then
+// Follow calls fn with the last limit bytes of the log at path, from the
+// start of a line, and then
 // with every further line as it is written, through rotations, until ctx ends
 // or fn fails. Lines come whole, several at once, as valid UTF-8. A log that
 // does not exist yet is awaited. A file that came and was rotated away within a

@@ -157,8 +157,8 @@ func TestOpenHostile(t *testing.T) {
 			if _, err := Open(path, Options{}); !isUnsafe(err) {
 				t.Errorf("Open gave %v", err)
 			}
-			if _, _, err := Tail(path, 100); !isUnsafe(err) {
-				t.Errorf("Tail gave %v", err)
+			if err := Follow(t.Context(), path, 100, nil); !isUnsafe(err) {
+				t.Errorf("Follow gave %v", err)
 			}
 			if got := content(t, victim); got != "precious" {
 				t.Errorf("the victim holds %q", got)

@@ -116,7 +116,7 @@ func BenchmarkQueue(b *testing.B) {
 					if _, err := q.Send(f, edits); err == nil {
 						break
 					}
-					if err := q.WaitRoom(b.Context()); err != nil {
+					if err := q.Flush(b.Context()); err != nil {
 						b.Fatal(err)
 					}
 				}

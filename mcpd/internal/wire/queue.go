@@ -333,12 +333,6 @@ func (q *Queue) await(ctx context.Context, done func() (bool, error)) error {
 	}
 }
 
-// WaitRoom waits until less than the bound is waiting to be written. The error
-// is ctx's, or ErrQueueClosed.
-func (q *Queue) WaitRoom(ctx context.Context) error {
-	return q.await(ctx, func() (bool, error) { return q.queued < q.opt.Bound, q.err })
-}
-
 // Flush waits until all that was sent is written. The error is ctx's, or
 // ErrQueueClosed.
 func (q *Queue) Flush(ctx context.Context) error {

@@ -249,13 +249,13 @@ func TestQueueBound(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := q.WaitRoom(ctx); err != context.Canceled {
+	if err := q.Flush(ctx); err != context.Canceled {
 		t.Error(err)
 	}
 	a, b := socketPair(t)
 	go func() { _, _ = io.Copy(io.Discard, b) }()
 	q.Attach(a)
-	if err := q.WaitRoom(context.Background()); err != nil {
+	if err := q.Flush(context.Background()); err != nil {
 		t.Error(err)
 	}
 	if seq, err := q.SendBytes([]byte("x")); err != nil || seq != 2 {
