@@ -48,22 +48,16 @@ const (
 	PeerNamespace   Code = "peer_namespace"
 	PeerUnreadable  Code = "peer_unreadable"
 	SessionsAtLimit Code = "sessions_at_limit"
-	SessionPanic    Code = "session_panic"
 )
 
 // The codes of findings about servers and their processes.
 const (
-	UpstreamStartFailed  Code = "upstream_start_failed"
-	UpstreamCrashed      Code = "upstream_crashed"
-	UpstreamSuspended    Code = "upstream_suspended"
-	UpstreamEra          Code = "upstream_era"
-	UpstreamTurns        Code = "upstream_turns"
-	UpstreamURIConflict  Code = "upstream_uri_conflict"
-	UpstreamNoCommand    Code = "upstream_no_command"
-	UpstreamUnconfigured Code = "upstream_unconfigured"
-	HelperLost           Code = "helper_lost"
-	Orphans              Code = "orphans"
-	Zombies              Code = "zombies"
+	UpstreamStartFailed Code = "upstream_start_failed"
+	UpstreamCrashed     Code = "upstream_crashed"
+	UpstreamNoCommand   Code = "upstream_no_command"
+	HelperLost          Code = "helper_lost"
+	Orphans             Code = "orphans"
+	Zombies             Code = "zombies"
 )
 
 // The codes of findings about runs and leases.
@@ -74,7 +68,6 @@ const (
 	JournalTorn         Code = "journal_torn"
 	JournalDamaged      Code = "journal_damaged"
 	StateUnwritable     Code = "state_unwritable"
-	LeaseOverrun        Code = "lease_overrun"
 )
 
 // The codes of findings about the configuration. But for the first they are those
@@ -93,7 +86,6 @@ const (
 	ConfigWrongKey      Code = "config_wrong_key"
 	ConfigNoServers     Code = "config_no_servers"
 	ConfigUnknownServer Code = "config_unknown_server"
-	ConfigUntrusted     Code = "config_untrusted"
 	HTTPUnsupported     Code = "http_unsupported"
 	CommandMissing      Code = "command_missing"
 	CommandHasArgs      Code = "command_has_args"
@@ -157,16 +149,10 @@ func Codes() []CodeInfo {
 		{PeerNamespace, Warning, "a client sees other files"},
 		{PeerUnreadable, Info, "it cannot be told whether a client is sandboxed"},
 		{SessionsAtLimit, Warning, "no more sessions are accepted"},
-		{SessionPanic, Failure, "a session ended by a fault of the daemon"},
 
 		{UpstreamStartFailed, Failure, "a server does not start"},
 		{UpstreamCrashed, Warning, "a server ended by itself"},
-		{UpstreamSuspended, Failure, "a server ends so often that it is not started"},
-		{UpstreamEra, Warning, "a server and a client speak different protocol revisions"},
-		{UpstreamTurns, Info, "a server serves one session at a time"},
-		{UpstreamURIConflict, Warning, "two servers list the same resource"},
 		{UpstreamNoCommand, Failure, "a server's program is not found"},
-		{UpstreamUnconfigured, Info, "a server runs that is no longer configured"},
 		{HelperLost, Failure, "the process that keeps the servers is gone"},
 		{Orphans, Warning, "processes of an earlier daemon are left"},
 		{Zombies, Warning, "processes that have ended are not reaped"},
@@ -177,7 +163,6 @@ func Codes() []CodeInfo {
 		{JournalTorn, Info, "the journal was cut short by a crash"},
 		{JournalDamaged, Failure, "the journal is damaged"},
 		{StateUnwritable, Failure, "calls cannot be recorded"},
-		{LeaseOverrun, Warning, "a call outlived its lease"},
 
 		{ConfigOutdated, Info, "the daemon has not read the configuration as it is now"},
 		{ConfigMissing, Failure, "the configuration is missing"},
@@ -192,7 +177,6 @@ func Codes() []CodeInfo {
 		{ConfigWrongKey, Warning, "servers are configured in the wrong place"},
 		{ConfigNoServers, Info, "no servers are configured"},
 		{ConfigUnknownServer, Warning, "the configuration names a server that is not there"},
-		{ConfigUntrusted, Info, "a project's servers are not trusted"},
 		{HTTPUnsupported, Failure, "a server is reached by URL"},
 		{CommandMissing, Failure, "a server has no command"},
 		{CommandHasArgs, Failure, "a server's command is a whole command line"},
