@@ -16,6 +16,7 @@ import (
 
 	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/endpoint"
+	"interlock/mcpd/internal/endpoint/private"
 	"interlock/status"
 )
 
@@ -62,20 +63,9 @@ func (p Place) Command() string {
 		if o.flag == "--dir" && unknown == nil && path == usual.Dir {
 			continue
 		}
-		words = append(words, o.flag, shellWord(path))
+		words = append(words, o.flag, private.Quote(path))
 	}
 	return strings.Join(words, " ")
-}
-
-// shellWord quotes a word for a POSIX shell where it needs quotes.
-func shellWord(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%=", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func (p Place) configPath() string { return config.Path(os.Getenv, p.Config) }

@@ -12,6 +12,7 @@ import (
 
 	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/endpoint"
+	"interlock/mcpd/internal/endpoint/private"
 	"interlock/mcpd/internal/life"
 	"interlock/recovery"
 	"interlock/status"
@@ -226,7 +227,9 @@ func (p *patient) finding(code status.Code, remedy, format string, args ...any) 
 func (p *patient) daemon(words string) string { return p.place.Command() + " daemon " + words }
 
 // aside is a command that moves a file away without losing it.
-func aside(path string) string { return "mv " + shellWord(path) + " " + shellWord(path+".aside") }
+func aside(path string) string {
+	return "mv " + private.Quote(path) + " " + private.Quote(path+".aside")
+}
 
 // sentence makes a remedy that is no command a sentence, and leaves "run: " off
 // one that is.

@@ -139,7 +139,7 @@ func (p *patient) checkSocket(context.Context) []status.Finding {
 	case int(st.Uid) != os.Geteuid():
 		return []status.Finding{p.finding(status.SocketForeign, "Choose another directory with --dir.", "%s belongs to uid %d", path, st.Uid)}
 	case st.Mode&0o077 != 0:
-		return []status.Finding{p.finding(status.SocketUnsafe, "chmod 600 "+shellWord(path), "%s has mode %04o", path, st.Mode&0o7777)}
+		return []status.Finding{p.finding(status.SocketUnsafe, "chmod 600 "+private.Quote(path), "%s has mode %04o", path, st.Mode&0o7777)}
 	case p.running() && recorded != nil && recorded.Identity.SocketInode != 0 &&
 		(recorded.Identity.SocketInode != st.Ino || recorded.Identity.SocketDevice != uint64(st.Dev)):
 		return []status.Finding{p.finding(status.SocketForeign, p.daemon("restart"), "%s is not the socket that the daemon (pid %d) has made", path, recorded.PID)}
@@ -174,7 +174,7 @@ func (p *patient) checkAnswer(context.Context) []status.Finding {
 // silent says of a daemon that holds the lock and does not answer why that may be.
 func (p *patient) silent() []status.Finding {
 	if p.fileErr != nil || p.process != nil {
-		return []status.Finding{p.finding(status.DaemonUnresponsive, "See who has the lock: fuser -v "+shellWord(p.paths.Lock),
+		return []status.Finding{p.finding(status.DaemonUnresponsive, "See who has the lock: fuser -v "+private.Quote(p.paths.Lock),
 			"a process holds the lock, and no status file says which: %v", p.liveErr)}
 	}
 	pid := p.file.PID
@@ -280,7 +280,7 @@ func (p *patient) checkLog(context.Context) []status.Finding {
 	logs, _ := filepath.Glob(filepath.Join(p.paths.Servers, "*.log*")) // the pattern is a good one, or the directory's name is odd
 	for _, path := range append(logs, p.paths.Log) {
 		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() && info.Size() > maxLogFile {
-			all = append(all, p.finding(status.LogLarge, ": > "+shellWord(path), "%s has %d MiB", path, info.Size()>>20))
+			all = append(all, p.finding(status.LogLarge, ": > "+private.Quote(path), "%s has %d MiB", path, info.Size()>>20))
 		}
 	}
 	return all
@@ -301,7 +301,7 @@ func (p *patient) checkTemporaryFiles(context.Context) []status.Finding {
 		if err != nil || p.running() && time.Since(info.ModTime()) < interrupted {
 			continue
 		}
-		command += " " + shellWord(path)
+		command += " " + private.Quote(path)
 		found++
 	}
 	if found == 0 {

@@ -10,6 +10,7 @@ import (
 
 	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/endpoint"
+	"interlock/mcpd/internal/endpoint/private"
 	"interlock/mcpd/internal/life"
 	"interlock/recovery"
 	"interlock/session"
@@ -51,7 +52,7 @@ func (d *Daemon) notePeer(f status.Finding) {
 func (d *Daemon) troubled(server string, code status.Code, detail string) {
 	d.log.Warn("server in trouble", zap.String("server", server), zap.String("code", string(code)))
 	f := code.Finding(fmt.Sprintf("server %q %s", server, detail),
-		d.options.Command+" daemon logs --server "+shellWord(server), time.Now())
+		d.options.Command+" daemon logs --server "+private.Quote(server), time.Now())
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.troubles[server] = f
