@@ -27,7 +27,7 @@ import (
 // time all the same, since all memory is limited to their budget and a bit.
 const (
 	gcPercent    = 300
-	memoryBeside = 64 << 20
+	memoryBeside = 128 << 20
 )
 
 // statusInterval is the least time between two writes of the status file.

@@ -155,6 +155,11 @@ func (d *Daemon) ownFindings() []status.Finding {
 	if d.homeLost.Load() {
 		all = append(all, status.DirectoryLost.Finding(d.options.Paths.Dir, "Connect again: a new daemon starts by itself.", time.Now()))
 	}
+	if wanted := d.config.Load().Limits.Sessions; d.limits.Sessions < wanted {
+		all = append(all, status.DescriptorsLow.Finding(
+			fmt.Sprintf("the daemon may open too few files for %d sessions and takes %d", wanted, d.limits.Sessions),
+			"ulimit -n 65536; "+d.options.Command+" daemon restart", d.started))
+	}
 	// Between the loss of a helper and the start of the next there is none.
 	if helper, ok := d.spawner.(interface{ PID() int }); ok && helper.PID() == 0 {
 		all = append(all, status.HelperLost.Finding("its servers ended with it; the daemon starts another within seconds", d.options.Command+" daemon restart", time.Now()))

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 )
 
@@ -95,7 +96,10 @@ func readFile(path string) ([]byte, error) {
 
 // owner is which daemon a status file is of; fields that it does not name are
 // empty.
-type owner struct{ socket, instance string }
+type owner struct {
+	socket, instance string
+	pid              int
+}
 
 // ownerOf returns the owner of the status file at path, whatever its version.
 func ownerOf(path string) (owner, error) {
@@ -104,7 +108,8 @@ func ownerOf(path string) (owner, error) {
 		return owner{}, err
 	}
 	var head struct {
-		Socket   string `json:"socket"`
+		Socket   string          `json:"socket"`
+		PID      json.RawMessage `json:"pid"`
 		Identity struct {
 			Instance string `json:"instance"`
 		} `json:"identity"`
@@ -112,12 +117,13 @@ func ownerOf(path string) (owner, error) {
 	if json.Unmarshal(data, &head) != nil {
 		return owner{}, nil
 	}
-	return owner{head.Socket, head.Identity.Instance}, nil
+	pid, _ := strconv.Atoi(string(head.PID)) // in another version it may be anything
+	return owner{head.Socket, head.Identity.Instance, pid}, nil
 }
 
-// checkOwner returns ErrForeign if the file at path names another socket or
-// another instance than own does; an empty instance takes over any. A file that
-// is damaged or absent is nobody's.
+// checkOwner returns ErrForeign if the file at path names another socket than own
+// does, or another instance that runs; an empty instance takes over any. A file
+// that is damaged or absent is nobody's.
 func checkOwner(path string, own owner) error {
 	found, err := ownerOf(path)
 	switch {
@@ -127,10 +133,20 @@ func checkOwner(path string, own owner) error {
 		return fmt.Errorf("checking status file: %w", err)
 	case found.socket != "" && found.socket != own.socket:
 		return fmt.Errorf("writing status file %q for socket %q: %w: %q", path, own.socket, ErrForeign, found.socket)
-	case found.instance != "" && own.instance != "" && found.instance != own.instance:
+	case found.instance != "" && own.instance != "" && found.instance != own.instance && runsElsewhere(found.pid):
 		return fmt.Errorf("writing status file %q: %w, which has taken the place of this one", path, ErrForeign)
 	}
 	return nil
+}
+
+// runsElsewhere reports whether there is a process with the pid that is not this
+// one. It need not be a daemon: then the file stays until somebody looks.
+func runsElsewhere(pid int) bool {
+	if pid <= 0 || pid == os.Getpid() {
+		return false
+	}
+	err := syscall.Kill(pid, 0)
+	return err == nil || errors.Is(err, syscall.EPERM)
 }
 
 // replaceFile puts data in place of the file at path. The temporary file has a

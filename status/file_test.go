@@ -2,6 +2,7 @@ package status
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -176,14 +177,16 @@ func TestCheckOwner(t *testing.T) {
 		{`{"protocolVersion": 1, "socket": "/b"}`, true},
 		{`{"protocolVersion": 9, "socket": "/b", "pid": "x"}`, true},
 		{`{"protocolVersion": 1, "socket": "/a", "identity": {"instance": "ours"}}`, false},
-		{`{"protocolVersion": 1, "socket": "/a", "identity": {"instance": "another"}}`, true},
+		{`{"protocolVersion": 1, "socket": "/a", "identity": {"instance": "another"}}`, false},
+		{fmt.Sprintf(`{"socket": "/a", "pid": %d, "identity": {"instance": "another"}}`, os.Getppid()), true},
+		{fmt.Sprintf(`{"socket": "/a", "pid": %d, "identity": {"instance": "another"}}`, os.Getpid()), false},
 		{`{"protocolVersion": 1}`, false},
 		{`{"protoc`, false},
 		{"", false},
 	}
 	for _, tt := range tests {
 		writeFile(t, path, tt.text)
-		if err := checkOwner(path, owner{"/a", "ours"}); errors.Is(err, ErrForeign) != tt.foreign || !tt.foreign && err != nil {
+		if err := checkOwner(path, owner{socket: "/a", instance: "ours"}); errors.Is(err, ErrForeign) != tt.foreign || !tt.foreign && err != nil {
 			t.Errorf("%s: %v", tt.text, err)
 		}
 	}

@@ -156,7 +156,7 @@ func (w *Writer) write() error {
 // crashed at the same socket. Later ones do not: whoever's file is found then has
 // taken this daemon's place.
 func (w *Writer) put(s Snapshot) error {
-	if err := checkOwner(w.path, owner{s.Socket, w.own.instance}); err != nil {
+	if err := checkOwner(w.path, owner{socket: s.Socket, instance: w.own.instance}); err != nil {
 		return err
 	}
 	data, err := encode(s, MaxBytes)
@@ -166,6 +166,6 @@ func (w *Writer) put(s Snapshot) error {
 	if err := replaceFile(w.path, data); err != nil {
 		return err
 	}
-	w.own = owner{s.Socket, s.Identity.Instance}
+	w.own = owner{socket: s.Socket, instance: s.Identity.Instance}
 	return nil
 }

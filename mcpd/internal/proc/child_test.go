@@ -162,6 +162,7 @@ func TestReleasedGroupOutlivesItsLeader(t *testing.T) {
 		c := start(t, sp, sh("sleep 1000 & echo $!; read x"))
 		background := linesOf(t, c.Stdout()).pid()
 		c.Process().Release()
+		start(t, sp, sh("true")) // once this is answered, the release has been taken in
 		if err := c.Stop(t.Context(), DefaultGraces()); err != nil {
 			t.Fatal(err)
 		}
