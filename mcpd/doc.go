@@ -13,27 +13,39 @@
 //  3. A request is registered in the session, so that a cancellation can never
 //     miss it.
 //  4. It takes its permits, or stands in its session's line for them.
-//  5. Its id and progress token are replaced with a small integer of the
+//  5. A tool call has its class found: from the configuration, else from the
+//     server's list of tools, for which a call that is not on it yet waits.
+//  6. If it may change something, its begin record is written before it is sent.
+//  7. Its id and progress token are replaced with a small integer of the
 //     process's own, everything else stays as it came, byte for byte, and it is
 //     written to the server.
-//  6. The server's answer is found by that integer, gets the client's id back,
-//     and is written to the client; the permits are free again.
+//  8. The server's answer is found by that integer, the call's end is recorded,
+//     and the answer gets the client's id back and is written to the client; the
+//     permits are free again.
 //
-// Steps 1 to 5 run on the connection's reader and step 6 on the reader of the
-// server's standard output; no other goroutine touches a call that need not wait.
+// A call that need not wait, neither for permits nor for the disk, passes steps 1
+// to 7 on the connection's reader and step 8 on the reader of the server's standard
+// output. One that waits goes on from there on the goroutine of its session's line,
+// or on the one that brings the list of tools.
 //
 // # Goroutines
 //
 //	accept             one a daemon, ends with its listener
+//	watch              one a daemon: looks whether its files are still its own
+//	service manager    three a daemon: watchdog, reload, the note that it ends
 //	connection         one a connection: reads frames, then takes the session down
-//	line               one a session while calls of it wait for permits
+//	half close         one a connection whose input has ended and is still answered
+//	line               one a session while calls of it wait
 //	instance           one a running server: starts it, reads its output, ends it
 //	queue writer       one a connection or server while output waits for a slow reader
+//	drain              one a connection while the daemon ends
 //
-// Daemon.Run returns when all of them have ended.
+// Daemon.Run returns when all of them have ended, but for those of the service
+// manager, which Serve waits for.
 //
 // # Locks
 //
-// upstream.mu → instance.mu; the session's mutex and those of the queues are
-// leaves. None is held over I/O, a wait or a callback.
+// upstream.mu → instance.mu, and Daemon.mu → the status writer's; the session's
+// mutex and those of the queues are leaves. None is held over I/O that may block,
+// a wait or a callback.
 package mcpd

@@ -21,6 +21,6 @@
 //
 // [Stop] asks, then sends SIGTERM, then SIGKILL, each with a bound and only to
 // the process verified. The stop marker, the file daemon.stopped in the
-// daemon's directory, says that a user ended the daemon and that only a user
-// should start it again.
+// daemon's directory, says that a user ended the daemon, and so that it has not
+// crashed. Whoever starts it again takes the marker away.
 package life
