@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/endpoint/private"
 	"interlock/mcpd/internal/proc"
 	"interlock/mcpd/internal/wire"
 	"interlock/recovery"
@@ -137,8 +138,8 @@ func (in *instance) unshaken(x *exchange) {
 	if !in.forget(x) {
 		return
 	}
-	r := refuse(codeStartTimeout, "server %q did not answer initialize within %v and was ended; see its log with: interlock daemon logs --server %s",
-		in.up.server.Name, in.up.d.limits.StartTimeout, in.up.server.Name)
+	r := refuse(codeStartTimeout, "server %q did not answer initialize within %v and was ended; see its log with: %s daemon logs --server %s",
+		in.up.server.Name, in.up.d.limits.StartTimeout, in.up.d.options.Command, private.Quote(in.up.server.Name))
 	x.refuse(r)
 	in.abort(r)
 }

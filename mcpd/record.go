@@ -77,8 +77,8 @@ func (d *Daemon) blocked(server, resource string) *refusal {
 	if len(ids) == 0 {
 		return nil
 	}
-	r := refuse(codePending, "calls to %q were interrupted and nobody knows what they did (%s); nothing was sent. Somebody must look, and then run: interlock daemon recovery",
-		server, strings.Join(ids, ", "))
+	r := refuse(codePending, "calls to %q were interrupted and nobody knows what they did (%s); nothing was sent. Somebody must look, and then run: %s daemon recovery",
+		server, strings.Join(ids, ", "), d.options.Command)
 	r.data.Pending = ids
 	return r
 }

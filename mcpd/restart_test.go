@@ -252,7 +252,8 @@ func TestStartTimeout(t *testing.T) {
 	c.send("%s", initialize)
 	s := r.servers.take()
 	s.takes("initialize")
-	if got := c.refusal(`"init"`); got.Code != "server_start_timeout" || got.number != int(codeStartTimeout) || !strings.Contains(got.message, "50ms") {
+	if got := c.refusal(`"init"`); got.Code != "server_start_timeout" || got.number != int(codeStartTimeout) || !strings.Contains(got.message, "50ms") ||
+		!strings.Contains(got.message, r.d.options.Command+" daemon logs --server fake") {
 		t.Errorf("%+v", got)
 	}
 	s.awaitDone()
