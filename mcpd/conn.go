@@ -65,12 +65,9 @@ func (d *Daemon) newConn(nc *net.UnixConn, peer endpoint.Peer) *conn {
 
 // serve reads the connection to its end. A panic ends this connection only.
 func (c *conn) serve(first time.Time) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.d.panicked(p, debug.Stack())
-		}
-		c.close()
-	}()
+	defer c.guard() // of its end
+	defer c.close()
+	defer c.guard()
 	c.nc.SetReadDeadline(first)
 	frame, err := c.nextFrame()
 	if err != nil {
@@ -95,6 +92,20 @@ func (c *conn) serve(first time.Time) {
 		c.handle(frame)
 		frame.Release()
 	}
+}
+
+// guard, deferred by whatever works for the connection, keeps a panic to it: the
+// session ends, and the daemon does not.
+func (c *conn) guard() {
+	if p := recover(); p != nil {
+		c.fault(p)
+	}
+}
+
+// fault ends the connection because of a panic.
+func (c *conn) fault(p any) {
+	c.d.panicked(p, debug.Stack())
+	c.nc.Close()
 }
 
 // nextFrame returns the next frame, and answers those that were discarded.
@@ -244,6 +255,7 @@ const (
 // are then still in flight are cut off, recorded, and answered as such. It is
 // called by the daemon's drain.
 func (c *conn) drain(ctx context.Context) {
+	defer c.guard()
 	defer c.nc.Close()
 	u := c.upstream.Load()
 	if u == nil {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -228,23 +229,30 @@ func (d *Daemon) accept(ln *endpoint.Listener) error {
 			}
 			return err
 		}
-		d.counters.accepted.Add(1)
-		peer, notes, err := d.peers.Check(nc)
-		if err != nil {
-			d.refusePeer(nc, err, &lines)
-			continue
-		}
-		for _, n := range notes {
-			d.notePeer(peerFinding(n))
-		}
-		c := d.newConn(nc, peer)
-		deadline := d.greet(c)
-		d.serving.Add(1)
-		go func() {
-			defer d.serving.Done()
-			c.serve(deadline)
-		}()
+		d.admit(nc, &lines)
 	}
+}
+
+// admit serves a new connection on a goroutine of its own, if its peer may have it.
+func (d *Daemon) admit(nc *net.UnixConn, lines *pacer) {
+	defer func() {
+		if p := recover(); p != nil {
+			d.panicked(p, debug.Stack())
+			nc.Close()
+		}
+	}()
+	d.counters.accepted.Add(1)
+	peer, notes, err := d.peers.Check(nc)
+	if err != nil {
+		d.refusePeer(nc, err, lines)
+		return
+	}
+	for _, n := range notes {
+		d.notePeer(peerFinding(n))
+	}
+	c := d.newConn(nc, peer)
+	deadline := d.greet(c)
+	d.serving.Go(func() { c.serve(deadline) })
 }
 
 // refusePeer closes the connection of a peer that is not served. Whoever tries

@@ -121,9 +121,20 @@ func appendCuts(dst []wire.Edit, env *wire.Envelope) []wire.Edit {
 	return dst
 }
 
+// guard is that of the connection; what the request holds is given back.
+func (x *exchange) guard() {
+	if p := recover(); p != nil {
+		x.conn.fault(p)
+		if x.conn.session.Settle(&x.Call) {
+			x.conn.session.Answered(&x.Call)
+		}
+	}
+}
+
 // Forward sends the request to its server, which is started if it does not run.
 // A tool call whose class is not known yet waits for the server's list.
 func (x *exchange) Forward() {
+	defer x.guard()
 	if x.kind == kindToolCall {
 		server := x.conn.server
 		waits, ask := server.classes.hold(x)
@@ -209,6 +220,7 @@ func (x *exchange) sayWaiting(told int) {
 		return
 	}
 	time.AfterFunc(max(x.conn.d.limits.WaitLimit/5, minWaitingPace), func() {
+		defer x.conn.guard()
 		if !x.waiting.Load() || x.withdrawn.Load() {
 			return
 		}
@@ -222,6 +234,7 @@ func (x *exchange) sayWaiting(told int) {
 // Refuse answers a request that the session does not take, or that no permit
 // became free for.
 func (x *exchange) Refuse(err error) {
+	defer x.conn.guard()
 	x.Drop()
 	x.answerRefusal(refusalOf(err))
 }

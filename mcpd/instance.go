@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,6 +134,7 @@ func (in *instance) forgetLocked(x *exchange) bool {
 
 // unshaken ends a process that has not answered the handshake in time.
 func (in *instance) unshaken(x *exchange) {
+	defer x.guard()
 	if !in.forget(x) {
 		return
 	}
@@ -146,6 +146,7 @@ func (in *instance) unshaken(x *exchange) {
 
 // unprobed tells the client that its probe found a server of the old era.
 func (in *instance) unprobed(x *exchange) {
+	defer x.guard()
 	if in.forget(x) {
 		in.mu.Lock()
 		in.probe = x.number
@@ -169,6 +170,7 @@ func (in *instance) answeredLate(n int64, env *wire.Envelope) {
 // expired gives a call up that has neither been answered nor reported progress
 // for the configured time.
 func (in *instance) expired(x *exchange) {
+	defer x.guard()
 	if !in.forget(x) {
 		return
 	}
@@ -223,6 +225,7 @@ func (in *instance) expectNoMoreLocked(x *exchange) {
 		x.timer.Stop()
 	}
 	x.timer = time.AfterFunc(in.up.d.limits.CancelGrace, func() {
+		defer x.guard()
 		if !in.forget(x) {
 			return
 		}
@@ -259,7 +262,10 @@ func (in *instance) ask(build func(n int64) []byte, send func(frame []byte) erro
 		return
 	}
 	n := in.numberLocked()
-	in.own[n] = &errand{done: done, timer: time.AfterFunc(limit, func() { in.finish(n, nil) })}
+	in.own[n] = &errand{done: done, timer: time.AfterFunc(limit, func() {
+		defer in.up.conn.guard()
+		in.finish(n, nil)
+	})}
 	in.mu.Unlock()
 	if send(build(n)) != nil {
 		in.finish(n, nil)
@@ -322,6 +328,7 @@ func (in *instance) snapshot() (pid, inFlight int) {
 // run starts the server, reads its output to the end, and answers what is then
 // still in flight. Nothing of the process is left when it returns.
 func (in *instance) run(ctx context.Context, pause time.Duration) {
+	defer in.up.conn.guard()
 	err := in.host(ctx, pause)
 	in.up.dropped(in)
 	in.lost(err)
@@ -333,8 +340,7 @@ func (in *instance) host(ctx context.Context, pause time.Duration) (err error) {
 	defer in.quit()
 	defer func() {
 		if p := recover(); p != nil {
-			in.up.d.panicked(p, debug.Stack())
-			in.up.conn.nc.Close()
+			in.up.conn.fault(p)
 			err = refuse(codeInternal, "interlock failed while it served %q", in.up.server.Name)
 		}
 	}()
@@ -431,7 +437,10 @@ func (in *instance) abandon(open ...*exchange) {
 	var ends sync.WaitGroup
 	for i, x := range open {
 		if x.kind != kindDiscover {
-			ends.Go(func() { answers[i] = x.endLost(cause, x.seq != 0 && x.seq <= in.link.begun()) })
+			ends.Go(func() {
+				defer x.guard()
+				answers[i] = x.endLost(cause, x.seq != 0 && x.seq <= in.link.begun())
+			})
 		}
 	}
 	ends.Wait()

@@ -378,12 +378,14 @@ func (l *builtinLink) enter() bool {
 
 func (l *builtinLink) serve(frame []byte) {
 	defer l.serving.Done()
+	defer l.in.up.conn.guard()
 	if answer := l.session.Handle(context.Background(), frame); answer != nil {
 		l.receive(answer)
 	}
 }
 
 func (l *builtinLink) receive(frame []byte) {
+	defer l.in.up.conn.guard()
 	var env wire.Envelope
 	l.in.receive(wire.NewFrame(frame), &env)
 }
