@@ -196,7 +196,14 @@ const helperLimit = 10 * time.Second
 func startSpawner(ctx context.Context, marker string, log *zap.Logger) (proc.Spawner, func() error, error) {
 	ctx, cancel := context.WithTimeout(ctx, helperLimit)
 	defer cancel()
-	helper, err := proc.StartHelper(ctx, proc.HelperOptions{Marker: marker, Log: log.Named("helper")})
+	group, err := proc.MakeCgroup("interlock-" + marker)
+	if err != nil {
+		log.Warn("servers have no control group of their own", zap.Error(err))
+	}
+	helper, err := proc.StartHelper(ctx, proc.HelperOptions{Marker: marker, Cgroup: group, Log: log.Named("helper")})
+	if err != nil && group != "" {
+		err = errors.Join(err, os.Remove(group))
+	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		return proc.Direct{Marker: marker}, func() error { return nil }, nil
 	}
@@ -207,6 +214,9 @@ func startSpawner(ctx context.Context, marker string, log *zap.Logger) (proc.Spa
 		ctx, cancel := context.WithTimeout(context.Background(), helperLimit)
 		defer cancel()
 		err := helper.Close(ctx)
+		if group != "" {
+			err = errors.Join(err, os.Remove(group))
+		}
 		if err == nil {
 			return nil
 		}

@@ -93,7 +93,7 @@ func TestUnitFiles(t *testing.T) {
 	service, socket, plist := UnitFiles([]string{awkward, "daemon", "serve", "--config", config}, "/run/a b/100%/interlock.sock")
 	for _, want := range []string{
 		`ExecStart="/tmp/a b/100%%/$HOME/\"q\"/interlock" "daemon" "serve" "--config" "/home/$$USER/100%%.json"` + "\n",
-		"Type=notify\n", "KillMode=mixed\n", "UMask=0077\n",
+		"Type=notify\n", "KillMode=mixed\n", "Delegate=yes\n", "UMask=0077\n",
 	} {
 		if !strings.Contains(service, want) {
 			t.Errorf("the service has no %q:\n%s", want, service)

@@ -27,7 +27,8 @@ func UnitFiles(argv []string, socket string) (service, socketUnit, plist string)
 }
 
 // KillMode=mixed leaves the servers to the daemon while it drains; whatever is
-// left in the control group afterwards is killed. TimeoutStopSec is for the usual
+// left in the control group afterwards is killed. Delegate lets the daemon make a
+// group for its servers, so that it can end them as a whole. TimeoutStopSec is for the usual
 // drain: a daemon with a longer one asks for the time when it begins to end
 // (NotifyStopping), which launchd has no way to do.
 const serviceTemplate = `[Unit]
@@ -40,6 +41,7 @@ Type=notify
 ExecStart=%s
 ExecReload=kill -HUP $MAINPID
 KillMode=mixed
+Delegate=yes
 TimeoutStopSec=30
 WatchdogSec=60
 Restart=on-failure

@@ -28,3 +28,6 @@ func HelperMain() int {
 	fmt.Fprintln(os.Stderr, "interlock: there is no spawn helper on this system")
 	return 2
 }
+
+// MakeCgroup returns "": this system has no control groups.
+func MakeCgroup(string) (dir string, err error) { return "", nil }
