@@ -3,7 +3,6 @@ package mcpd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/endpoint/private"
 	"interlock/mcpd/internal/proc"
 	"interlock/mcpd/internal/wire"
@@ -469,37 +467,4 @@ func (in *instance) explain(err error) *refusal {
 	default:
 		return refuse(codeServerLost, "server %q ended: %v", in.up.server.Name, err)
 	}
-}
-
-// eras remembers, for one daemon's life, which servers turned out to be of the
-// era before server/discover; a server known as such is not probed again.
-type eras struct {
-	mu  sync.Mutex // guards era
-	era map[string]session.Era
-}
-
-func (e *eras) of(s config.Server) session.Era {
-	key := eraKey(s)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.era[key]
-}
-
-func (e *eras) set(s config.Server, era session.Era) {
-	key := eraKey(s)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.era == nil {
-		e.era = make(map[string]session.Era)
-	}
-	e.era[key] = era
-}
-
-// eraKey names a server's configuration: a changed entry is probed anew.
-func eraKey(s config.Server) string {
-	b, err := json.Marshal([]any{s.Name, s.Command, s.Args, s.Env, s.Dir})
-	if err != nil {
-		return s.Name
-	}
-	return string(b)
 }
