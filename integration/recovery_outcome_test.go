@@ -186,8 +186,8 @@ func TestCancelIsNoIncident(t *testing.T) {
 	for _, id := range ids {
 		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%q}}`, id)
 	}
-	killProcess(t, pid) // under cancelled calls is no incident either
 	r.awaitHistory(batch, "write", "cancelled")
+	killProcess(t, pid) // after cancelled calls is no incident either
 	r.clear()
 	r.sentOnce()
 }
