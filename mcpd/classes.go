@@ -51,15 +51,15 @@ func newClasses(s config.Server) *classes {
 
 // of returns the class of the tool, or "" where a list must be read first.
 func (c *classes) of(tool string) string {
-	if rule, ok := c.rules[tool]; ok && rule.Class != "" {
-		return string(rule.Class)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ofLocked(tool)
 }
 
 func (c *classes) ofLocked(tool string) string {
+	if rule, ok := c.rules[tool]; ok && rule.Class != "" {
+		return string(rule.Class)
+	}
 	class, ok := c.tools[tool]
 	if !ok && (c.complete || time.Since(c.gaveUp) < listAgain) {
 		return classUnknown
@@ -113,9 +113,9 @@ func (c *classes) forget() {
 // its session wait, so that calls keep their order. It reports whether the call
 // waits, and whether the caller is to ask for the list.
 func (c *classes) hold(x *exchange) (waits, ask bool) {
-	class := c.of(x.tool)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	class := c.ofLocked(x.tool)
 	if class != "" && len(c.waiting) == 0 && !c.resuming {
 		x.class = class
 		return false, false

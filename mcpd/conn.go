@@ -132,8 +132,7 @@ func (c *conn) answerDiscarded(e *wire.DiscardedError) {
 	c.d.counters.droppedFrames.Add(1)
 	r := refuse(codeTooLarge, "the message is larger than interlock takes (%d bytes); it was not sent on", c.d.limits.Frame)
 	if e.Reason != wire.TooLarge {
-		r = refuse(codeBusy, "interlock has no memory left for a message of this size, or it stopped arriving; it was not sent on. Try again in a moment.")
-		r.data.RetryAfterMs = retryAfter.Milliseconds()
+		r = refuse(codeBusy, "interlock has no memory left for a message of this size, or it stopped arriving; it was not sent on. Try again in a moment.").later()
 	}
 	if !e.HasMethod && e.ID != nil {
 		c.answerQuestion(e.ID, r)

@@ -16,27 +16,17 @@ import (
 	"interlock/status"
 )
 
-// descriptorsPerSession is about what a session with its server needs: the
-// connection and three pipes.
-const descriptorsPerSession = 4
-
-// checkDescriptors looks whether the daemon can open what its sessions need.
+// checkDescriptors looks whether the daemon can open anything more. That it takes
+// fewer sessions than configured for want of descriptors, it says itself.
 func (p *patient) checkDescriptors(context.Context) []status.Finding {
 	if p.live == nil || p.process != nil {
 		return nil
 	}
 	used, limit, ok := descriptors(p.live.PID)
-	if !ok {
+	if !ok || used*10 <= limit*9 {
 		return nil
 	}
-	remedy := "ulimit -n 65536; " + p.daemon("restart")
-	switch needed := uint64(p.live.Limits.Sessions); {
-	case used*10 > limit*9:
-		return []status.Finding{p.finding(status.DescriptorsLow, remedy, "the daemon has %d of %d descriptors open", used, limit)}
-	case limit < needed:
-		return []status.Finding{p.finding(status.DescriptorsLow, remedy, "the daemon may have %d descriptors open; %d sessions need about %d", limit, needed, descriptorsPerSession*needed)}
-	}
-	return nil
+	return []status.Finding{p.finding(status.DescriptorsLow, "ulimit -n 65536; "+p.daemon("restart"), "the daemon has %d of %d descriptors open", used, limit)}
 }
 
 // maxNamed bounds the processes that a finding names.

@@ -125,9 +125,14 @@ func appendCuts(dst []wire.Edit, env *wire.Envelope) []wire.Edit {
 func (x *exchange) guard() {
 	if p := recover(); p != nil {
 		x.conn.fault(p)
-		if x.conn.session.Settle(&x.Call) {
-			x.conn.session.Answered(&x.Call)
-		}
+		x.giveUp()
+	}
+}
+
+// giveUp settles a request that was running and leaves it without an answer.
+func (x *exchange) giveUp() {
+	if x.conn.session.Settle(&x.Call) {
+		x.conn.session.Answered(&x.Call)
 	}
 }
 
@@ -185,11 +190,7 @@ func (x *exchange) forward() {
 
 // deaf says that a request has found no room before a server that does not read.
 func deaf(server string) *refusal {
-	r := refuse(codeBusy, "server %q does not read its input, of which too much is waiting. The call was not sent; try again in a moment.", server)
-	safe := true
-	r.data.Outcome, r.data.RetrySafe = string(recovery.OutcomeNotSent), &safe
-	r.data.RetryAfterMs = retryAfter.Milliseconds()
-	return r
+	return refuse(codeBusy, "server %q does not read its input, of which too much is waiting. The call was not sent; try again in a moment.", server).notSent().later()
 }
 
 // Hold keeps the request's frame for as long as it waits.

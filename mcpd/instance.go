@@ -184,9 +184,15 @@ func (in *instance) progressedLocked(x *exchange) {
 	}
 }
 
+// cancellation is the notification that whoever asked under the id n wants no
+// answer any more.
+func cancellation(n int64, reason string) []byte {
+	return []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
+		strconv.FormatInt(n, 10) + `,"reason":"` + reason + `"}}`)
+}
+
 func (in *instance) sendCancel(n int64, reason string) {
-	in.link.sendOwn([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
-		strconv.FormatInt(n, 10) + `,"reason":"` + reason + `"}}`))
+	in.link.sendOwn(cancellation(n, reason))
 }
 
 func (x *exchange) answerNoDiscover() {
@@ -228,9 +234,7 @@ func (in *instance) expectNoMoreLocked(x *exchange) {
 			return
 		}
 		x.end(recovery.OutcomeCancelled, "")
-		if x.conn.session.Settle(&x.Call) {
-			x.conn.session.Answered(&x.Call)
-		}
+		x.giveUp()
 	})
 }
 
@@ -367,8 +371,7 @@ func (in *instance) lost(err error) {
 		e.done(nil)
 	}
 	for _, n := range in.up.conn.questions.Lapse(in) {
-		in.up.conn.sendOwn([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` +
-			strconv.FormatInt(n, 10) + `,"reason":"the server has ended"}}`))
+		in.up.conn.sendOwn(cancellation(n, "the server has ended"))
 	}
 	in.note(open)
 }

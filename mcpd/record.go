@@ -49,10 +49,7 @@ func (x *exchange) record(frame *wire.Frame) error {
 
 // unrecorded says why a call could not be recorded, and so was not sent.
 func unrecorded(err error) *refusal {
-	r := refuse(codeUnwritable, "this call may change something and could not be recorded, so it was not sent: %v", err)
-	safe := true
-	r.data.Outcome, r.data.RetrySafe = string(recovery.OutcomeNotSent), &safe
-	return r
+	return refuse(codeUnwritable, "this call may change something and could not be recorded, so it was not sent: %v", err).notSent()
 }
 
 // resource is what the call changes, as far as it is known: the server's state,

@@ -118,6 +118,19 @@ func refuse(code errorCode, format string, args ...any) *refusal {
 	return &refusal{code: code, message: fmt.Sprintf(format, args...), data: refusalData{Code: code.name()}}
 }
 
+// notSent adds that nothing was sent, so that the request is safe to repeat.
+func (r *refusal) notSent() *refusal {
+	safe := true
+	r.data.Outcome, r.data.RetrySafe = string(recovery.OutcomeNotSent), &safe
+	return r
+}
+
+// later adds when to try again.
+func (r *refusal) later() *refusal {
+	r.data.RetryAfterMs = retryAfter.Milliseconds()
+	return r
+}
+
 func (r *refusal) Error() string { return r.message }
 
 // retryAfter is what a refused client is told to wait: about the time in which
@@ -134,11 +147,8 @@ func refusalOf(err error) *refusal {
 		return own
 	case errors.As(err, &busy):
 		r := refuse(codeBusy, "interlock is busy: %v. Nothing was sent; try again in a moment.", busy)
-		safe := true
-		r.data.Outcome, r.data.RetrySafe = "not_sent", &safe
 		r.data.Limit, r.data.InFlight, r.data.Waiting = busy.Limit, busy.InFlight, busy.Waiting
-		r.data.RetryAfterMs = retryAfter.Milliseconds()
-		return r
+		return r.notSent().later()
 	case errors.As(err, &limit):
 		return refuse(codeSessionLimit, "interlock has %d sessions open, its limit. Close a client, or raise limits.sessions in the configuration.", limit.Limit)
 	case errors.Is(err, session.ErrDraining):
