@@ -182,12 +182,25 @@ func TestCancelIsNoIncident(t *testing.T) {
 		answeredOnce(c, fmt.Sprintf("after-%d", round))
 		r.clear()
 	}
-	ids, pid := cutOffCalls(c, r, -1, "hang")
+	r.sentOnce()
+}
+
+// TestDeathUnderCancelledCalls kills the server while it has calls that the client
+// has cancelled and that have not settled: that is no incident either.
+func TestDeathUnderCancelledCalls(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.servers["oracle"] = r.oracle()
+	r.settings.Limits.CancelGrace = "1h"
+	c := r.open(socket, "oracle").ready()
+	ids, pid := cutOffCalls(c, r, 0, "hang")
 	for _, id := range ids {
 		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%q}}`, id)
 	}
+	c.send(`{"jsonrpc":"2.0","id":"told","method":"ping"}`)
+	c.answer(`"told"`) // what was sent before has been taken in
+	killProcess(t, pid)
 	r.awaitHistory(batch, "write", "cancelled")
-	killProcess(t, pid) // after cancelled calls is no incident either
 	r.clear()
 	r.sentOnce()
 }
