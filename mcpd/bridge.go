@@ -164,12 +164,10 @@ func begin(ctx context.Context, place Place, paths endpoint.Paths) error {
 	if err := life.ClearStopMarker(paths.Dir); err != nil {
 		return err
 	}
-	_, err := launch(ctx, place, paths)
-	var failed *life.StartError
-	if errors.As(err, &failed) && failed.Code == codeRunning {
-		return nil
+	if _, err := launch(ctx, place, paths); !errors.Is(err, ErrRunning) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // greeting is the hello of a bridge in this process's place.

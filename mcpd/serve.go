@@ -379,8 +379,7 @@ func Start(ctx context.Context, place Place) (pid int, already bool, err error) 
 	}
 	for {
 		pid, err = launch(ctx, place, paths)
-		var failed *life.StartError
-		if !errors.As(err, &failed) || failed.Code != codeRunning {
+		if !errors.Is(err, ErrRunning) {
 			return pid, false, err
 		}
 		s, err := awaitStatus(ctx, place, paths)
@@ -396,7 +395,8 @@ var errNobody = errors.New("no daemon is starting")
 // startLimit bounds a start, up to the first connection.
 const startLimit = 30 * time.Second
 
-// launch starts a daemon of the installed program.
+// launch starts a daemon of the installed program. The error is ErrRunning where
+// another one has won.
 func launch(ctx context.Context, place Place, paths endpoint.Paths) (pid int, err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -405,7 +405,12 @@ func launch(ctx context.Context, place Place, paths endpoint.Paths) (pid int, er
 	argv := append([]string{program}, place.serve(paths)...)
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	return life.StartDetached(ctx, life.StartSpec{Argv: argv, Env: childEnv(os.Environ()), Log: paths.Log})
+	pid, err = life.StartDetached(ctx, life.StartSpec{Argv: argv, Env: childEnv(os.Environ()), Log: paths.Log})
+	var failed *life.StartError
+	if errors.As(err, &failed) && failed.Code == codeRunning {
+		return 0, fmt.Errorf("%w: %w", ErrRunning, err)
+	}
+	return pid, err
 }
 
 // serve is the command line, behind the program's name, of the daemon of the place.
