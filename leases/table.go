@@ -1,0 +1,505 @@
+package leases
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxByHand bounds the leases that one session holds by hand.
+const maxByHand = 256
+
+// Options are what a table is made of.
+type Options struct {
+	// Clock reads the time since some moment: it counts the time that the machine is
+	// suspended, never goes back, and takes no part in steps of the wall clock.
+	Clock func() time.Duration
+	// Now is the wall clock, for display.
+	Now func() time.Time
+	// First and Last bound the epochs that the table gives out. The caller sees to
+	// it that First is larger than Last of every earlier table. A Last of 0 is none.
+	First, Last uint64
+	// HoldMax is how long a lease that was taken for a call lasts in all while
+	// somebody waits for it and no call uses it.
+	HoldMax time.Duration
+	// Expired is called, with no lock held, when leases have ended by themselves; nil
+	// is nobody.
+	Expired func()
+}
+
+// Table holds the leases there are and who waits for them. Its methods may be
+// called concurrently; none waits but [Table.Acquire] and [Use.Wait].
+type Table struct {
+	clock   func() time.Duration
+	wall    func() time.Time
+	last    uint64
+	holdMax time.Duration
+	expired func()
+
+	mu      sync.Mutex // guards the fields below, and all of lease and node
+	now     time.Duration
+	closed  bool
+	epoch   uint64             // of the next lease
+	arrived uint64             // uses so far
+	nodes   map[Resource]*node // those with a lease or a waiter
+	trees   int                // nodes of trees
+	byHand  map[uint64]*lease  // by epoch
+	waiting map[*Use]struct{}
+	idle    idleHeap
+	retry   []*Use // waiters whose blocker is gone
+	past    graveyard
+	timer   *time.Timer   // runs until the first idle lease ends
+	wakes   time.Duration // when; 0 if it does not run
+}
+
+// node is what there is about one resource.
+type node struct {
+	lease   *lease // nil if nobody has it
+	waiting []*Use // first come first
+}
+
+// line is who waits for one blocker, first come first.
+type line struct{ waiting []*Use }
+
+// lease is a live lease, or one that was broken under a call.
+type lease struct {
+	Party
+	line
+	resource Resource
+	epoch    uint64
+	byHand   bool
+	secret   secret
+	keep     time.Duration // how long it lasts idle: the time to live, or the hold
+	granted  time.Duration
+	expires  time.Duration // while it is idle
+	uses     int
+	ending   bool // for display: it was released while it was in use
+	broken   bool
+	place    int // in the heap of idle leases, -1 outside
+}
+
+// New returns an empty table.
+func New(o Options) *Table {
+	t := &Table{
+		clock: o.Clock, wall: o.Now, last: o.Last, holdMax: o.HoldMax, expired: o.Expired,
+		epoch:   max(o.First, 1),
+		nodes:   make(map[Resource]*node),
+		byHand:  make(map[uint64]*lease),
+		waiting: make(map[*Use]struct{}),
+	}
+	if t.last == 0 {
+		t.last = math.MaxUint64
+	}
+	t.timer = time.AfterFunc(time.Hour, t.wake)
+	t.timer.Stop()
+	return t
+}
+
+// Close stops the table's timer; nothing is granted or ends by itself any more.
+func (t *Table) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	t.timer.Stop()
+}
+
+// lock takes the mutex, reads the clock, and ends what has run out.
+func (t *Table) lock() {
+	t.mu.Lock()
+	t.now = t.clock()
+	for len(t.idle) > 0 && t.idle[0].expires <= t.now {
+		t.endLocked(t.idle[0], ErrExpired)
+	}
+	if len(t.retry) > 0 {
+		t.settleLocked()
+	}
+}
+
+// unlock lets those go on whose way has become free, sets the timer and gives the
+// mutex back.
+func (t *Table) unlock() {
+	if len(t.retry) > 0 {
+		t.settleLocked()
+	}
+	t.armLocked()
+	t.mu.Unlock()
+}
+
+// wake is called by the timer.
+func (t *Table) wake() {
+	t.mu.Lock()
+	t.wakes = 0
+	closed := t.closed
+	t.mu.Unlock()
+	if closed {
+		return
+	}
+	t.lock()
+	t.unlock()
+	if t.expired != nil {
+		t.expired()
+	}
+}
+
+// armLocked sets the timer to when the next idle lease ends.
+func (t *Table) armLocked() {
+	switch {
+	case t.closed:
+	case len(t.idle) == 0:
+		if t.wakes != 0 {
+			t.wakes = 0
+			t.timer.Stop()
+		}
+	case t.wakes != t.idle[0].expires:
+		t.wakes = t.idle[0].expires
+		t.timer.Reset(t.wakes - t.now)
+	}
+}
+
+// node returns the resource's node, made if it is not there.
+func (t *Table) nodeLocked(r Resource) *node {
+	n := t.nodes[r]
+	if n == nil {
+		n = new(node)
+		t.nodes[r] = n
+		if r.isTree() {
+			t.trees++
+		}
+	}
+	return n
+}
+
+func (t *Table) dropNodeLocked(r Resource, n *node) {
+	if n.lease == nil && len(n.waiting) == 0 {
+		delete(t.nodes, r)
+		if r.isTree() {
+			t.trees--
+		}
+	}
+}
+
+// coverLocked returns the owner's lease under which it may change r, nil if it has
+// none.
+func (t *Table) coverLocked(r Resource, owner string) (cover *lease) {
+	if n := t.nodes[r]; n != nil && n.lease != nil && n.lease.Owner == owner {
+		return n.lease
+	}
+	if t.trees > 0 {
+		r.trees(func(tree Resource) bool {
+			if n := t.nodes[tree]; n != nil && n.lease != nil && n.lease.Owner == owner {
+				cover = n.lease
+			}
+			return cover == nil
+		})
+	}
+	return cover
+}
+
+// goesFirst reports whether a call of the lease's owner goes before those that wait
+// for the lease.
+func (t *Table) goesFirst(l *lease) bool {
+	if l.byHand {
+		return true
+	}
+	return l.keep > 0 && (len(l.line.waiting) == 0 || t.now < l.granted+t.holdMax)
+}
+
+// blocker is what a use cannot go past: a lease of another owner, or another's use
+// that came earlier.
+type blocker struct {
+	lease *lease
+	use   *Use
+	on    Resource // of the use that is blocked
+}
+
+func (b *blocker) line() *line {
+	if b.use != nil {
+		return &b.use.line
+	}
+	return &b.lease.line
+}
+
+// blockerLocked returns the latest of all that the use cannot go past, so that the
+// end of one sets few of them going; zero if its way is free.
+func (t *Table) blockerLocked(u *Use) (b blocker) {
+	for _, r := range u.resources {
+		if cover := t.coverLocked(r, u.Owner); cover != nil && t.goesFirst(cover) {
+			continue
+		}
+		if n := t.nodes[r]; n != nil {
+			b.consider(u, r, n)
+		}
+		if r.isTree() {
+			for other, n := range t.nodes {
+				if other != r && r.Conflicts(other) {
+					b.consider(u, r, n)
+				}
+			}
+			continue
+		}
+		if t.trees > 0 {
+			r.trees(func(tree Resource) bool {
+				if n := t.nodes[tree]; n != nil {
+					b.consider(u, r, n)
+				}
+				return true
+			})
+		}
+	}
+	return b
+}
+
+// consider takes the latest of the node's that blocks u, if it is later than b.
+func (b *blocker) consider(u *Use, r Resource, n *node) {
+	for _, w := range slices.Backward(n.waiting) {
+		if w.Owner != u.Owner && (w.arrived < u.arrived || u.arrived == 0) {
+			if b.use == nil || b.use.arrived < w.arrived {
+				*b = blocker{use: w, on: r}
+			}
+			return
+		}
+	}
+	if n.lease != nil && n.lease.Owner != u.Owner && b.use == nil && b.lease == nil {
+		*b = blocker{lease: n.lease, on: r}
+	}
+}
+
+// settleLocked finds a new place for all whose blocker is gone.
+func (t *Table) settleLocked() {
+	for len(t.retry) > 0 {
+		u := t.retry[0]
+		t.retry = t.retry[1:]
+		if u.stage == useWaiting && u.behind == nil && !t.closed {
+			t.placeLocked(u)
+		}
+	}
+	t.retry = nil
+}
+
+// placeLocked grants the use, or puts it behind what it has to wait for. It reports
+// whether it was granted.
+func (t *Table) placeLocked(u *Use) bool {
+	b := t.blockerLocked(u)
+	for b.lease != nil && t.boundLocked(b.lease) {
+		b = t.blockerLocked(u)
+	}
+	if b == (blocker{}) {
+		t.grantLocked(u)
+		return true
+	}
+	u.blocked, u.behind = b, b.line()
+	u.behind.waiting = append(u.behind.waiting, u)
+	return false
+}
+
+// boundLocked follows the arrival of somebody who waits for the lease: one that is
+// only held after a call ends when all its time is over. It reports whether that
+// is now.
+func (t *Table) boundLocked(l *lease) (ended bool) {
+	if l.place < 0 || l.byHand {
+		return false
+	}
+	if l.expires = min(l.expires, l.granted+t.holdMax); l.expires <= t.now {
+		t.endLocked(l, ErrExpired)
+		return true
+	}
+	heap.Fix(&t.idle, l.place)
+	return false
+}
+
+// grantLocked gives the use all that it asks for.
+func (t *Table) grantLocked(u *Use) {
+	if u.stage == useWaiting {
+		t.leaveLineLocked(u)
+	}
+	u.stage = useGranted
+	u.waited = t.now - u.since
+	if u.ttl > 0 {
+		t.grantByHandLocked(u)
+	} else {
+		t.grantCallLocked(u)
+	}
+	if u.granted != nil {
+		close(u.granted)
+	}
+}
+
+func (t *Table) grantCallLocked(u *Use) {
+	u.leases = u.room[:0]
+	for _, l := range u.shown {
+		t.enterLocked(u, l)
+	}
+	for _, r := range u.resources {
+		l := t.coverLocked(r, u.Owner)
+		if l == nil {
+			l = t.newLeaseLocked(u.Party, r)
+		}
+		if !l.byHand && u.hold >= 0 {
+			l.keep = u.hold
+		}
+		t.enterLocked(u, l)
+	}
+}
+
+// enterLocked puts the lease in use once more.
+func (t *Table) enterLocked(u *Use, l *lease) {
+	l.uses++
+	if l.place >= 0 {
+		heap.Remove(&t.idle, l.place)
+	}
+	u.leases = append(u.leases, l)
+	u.epoch = max(u.epoch, l.epoch)
+}
+
+func (t *Table) newLeaseLocked(p Party, r Resource) *lease {
+	l := &lease{Party: p, resource: r, epoch: t.epoch, granted: t.now, place: -1}
+	t.epoch++
+	t.nodeLocked(r).lease = l
+	return l
+}
+
+// idleLocked follows the moment in which nobody uses the lease any more.
+func (t *Table) idleLocked(l *lease) {
+	l.expires = t.now + l.keep
+	if !l.byHand && len(l.line.waiting) > 0 {
+		l.expires = min(l.expires, l.granted+t.holdMax)
+	}
+	if l.expires <= t.now {
+		t.endLocked(l, ErrExpired)
+		return
+	}
+	heap.Push(&t.idle, l)
+}
+
+// endLocked ends a lease for the reason given. Those that wait for it are placed
+// anew before the mutex is given back.
+func (t *Table) endLocked(l *lease, why error) {
+	if l.place >= 0 {
+		heap.Remove(&t.idle, l.place)
+	}
+	n := t.nodes[l.resource]
+	n.lease = nil
+	t.dropNodeLocked(l.resource, n)
+	if l.byHand {
+		delete(t.byHand, l.epoch)
+		t.past.bury(l.epoch, l.secret, why)
+	}
+	t.freeLocked(&l.line)
+}
+
+// freeLocked has all that wait behind the line placed anew.
+func (t *Table) freeLocked(l *line) {
+	for _, u := range l.waiting {
+		u.behind, u.blocked = nil, blocker{}
+	}
+	t.retry = append(t.retry, l.waiting...)
+	l.waiting = nil
+}
+
+// leaveLineLocked takes a use out of the waiting ones.
+func (t *Table) leaveLineLocked(u *Use) {
+	delete(t.waiting, u)
+	for _, r := range u.resources {
+		n := t.nodes[r]
+		n.waiting = remove(n.waiting, u)
+		t.dropNodeLocked(r, n)
+	}
+	if u.behind != nil {
+		u.behind.waiting = remove(u.behind.waiting, u)
+		u.behind, u.blocked = nil, blocker{}
+	}
+	t.freeLocked(&u.line)
+}
+
+func remove(list []*Use, u *Use) []*Use {
+	if i := slices.Index(list, u); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+// ReleaseOwner releases all leases of an owner, and of the actors it speaks for
+// ("owner/actor"), when its session is over. Those in use end when their last call
+// leaves. Nothing more may be asked for in its name.
+func (t *Table) ReleaseOwner(owner string) {
+	t.lock()
+	defer t.unlock()
+	for _, n := range t.nodes {
+		if n.lease != nil && ownedBy(n.lease.Owner, owner) {
+			t.releaseLocked(n.lease)
+		}
+	}
+}
+
+// ownedBy reports whether the owner is who, or one of its actors.
+func ownedBy(owner, who string) bool {
+	rest, ok := cutPrefix(owner, who)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+func cutPrefix(s, prefix string) (string, bool) {
+	if len(s) < len(prefix) || s[:len(prefix)] != prefix {
+		return "", false
+	}
+	return s[len(prefix):], true
+}
+
+// releaseLocked ends a lease as soon as nobody uses it.
+func (t *Table) releaseLocked(l *lease) {
+	if l.uses == 0 {
+		t.endLocked(l, ErrExpired)
+		return
+	}
+	if l.byHand {
+		delete(t.byHand, l.epoch)
+		t.past.bury(l.epoch, l.secret, ErrExpired)
+	}
+	l.byHand, l.keep, l.ending = false, 0, true
+}
+
+// Break ends the lease of a resource, though calls may be using it and though it
+// is somebody else's. Calls under it that have not been sent yet are not
+// ([Use.Valid]). It returns the lease that there was, or an [ErrNotFound].
+func (t *Table) Break(r Resource) (Lease, error) {
+	t.lock()
+	defer t.unlock()
+	n := t.nodes[r]
+	if n == nil || n.lease == nil {
+		return Lease{}, fmt.Errorf("%w: nobody has one on %s", ErrNotFound, r)
+	}
+	l := n.lease
+	was := t.describeLocked(l, t.wall())
+	l.broken = true
+	t.endLocked(l, ErrBroken)
+	return was, nil
+}
+
+// idleHeap orders the leases that nobody uses by when they end.
+type idleHeap []*lease
+
+func (h idleHeap) Len() int           { return len(h) }
+func (h idleHeap) Less(i, j int) bool { return h[i].expires < h[j].expires }
+func (h idleHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (h *idleHeap) Push(x any) {
+	l := x.(*lease)
+	l.place = len(*h)
+	*h = append(*h, l)
+}
+
+// Pop implements heap.Interface.
+func (h *idleHeap) Pop() any {
+	last := len(*h) - 1
+	l := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	l.place = -1
+	return l
+}

@@ -1,0 +1,240 @@
+package leases
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// KeepHold, as the hold of a [Request], leaves the hold of a lease that the owner
+// has already as it is, and is none for a new one.
+const KeepHold time.Duration = -1
+
+// Request is what a call needs.
+type Request struct {
+	Party
+	// Resources are what the call changes. Those that another one covers are left out.
+	Resources []Resource
+	// Hold is how long the leases outlive the call.
+	Hold time.Duration
+	// Handles are of leases acquired by hand that the call runs under.
+	Handles []Handle
+	// MustHold refuses the call with [ErrNotHeld] unless the handles cover all of
+	// its resources.
+	MustHold bool
+}
+
+type useStage uint8
+
+const (
+	useNew useStage = iota
+	useWaiting
+	useGranted
+	useOver
+)
+
+// Use is one call's use of the leases that it runs under, or the acquisition of
+// some by hand. The zero value is ready for [Table.Enter]. A use that was entered
+// must be left.
+type Use struct {
+	Party
+	table     *Table
+	resources []Resource
+	hold, ttl time.Duration // ttl is positive for an acquisition
+	room      [1]*lease
+	granted   chan struct{} // closed when it is granted; nil if it was at once
+
+	// guarded by the table's mutex
+	line    // who waits for the use to be over
+	stage   useStage
+	arrived uint64 // its number among all uses; 0 before it waits
+	since   time.Duration
+	waited  time.Duration
+	blocked blocker // what it waits for
+	behind  *line   // where it is entered for that
+	first   Blocker // what it waited for first
+	shown   []*lease
+	leases  []*lease // in use
+	epoch   uint64
+}
+
+// Enter asks for leases on all the resources of a call. It never waits: if it
+// returns false the use waits in line, and the caller calls [Use.Wait]. The errors
+// are an [ErrInvalid], [ErrNotFound], [ErrNotOwner] or [ErrExpired] for a handle,
+// [ErrNotHeld], [ErrExhausted], and a [*HeldError] where waiting would be in vain.
+// Unless there is an error the caller calls [Use.Leave] once, when the call has
+// settled or is given up.
+func (t *Table) Enter(u *Use, r Request) (granted bool, err error) {
+	u.Party, u.table, u.hold = r.Party, t, r.Hold
+	t.lock()
+	defer t.unlock()
+	for _, h := range r.Handles {
+		l, err := t.handledLocked(h, r.Owner)
+		if err != nil {
+			return false, err
+		}
+		u.shown = append(u.shown, l)
+	}
+	covered := func(res Resource) bool {
+		return slices.ContainsFunc(u.shown, func(l *lease) bool { return l.resource.Covers(res) })
+	}
+	u.resources = reduce(r.Resources, covered)
+	if r.MustHold && len(u.resources) > 0 {
+		return false, fmt.Errorf("%w: %s", ErrNotHeld, u.resources[0])
+	}
+	return t.startLocked(u)
+}
+
+// reduce returns the resources, sorted, without those that are covered or that
+// another one of them covers.
+func reduce(list []Resource, covered func(Resource) bool) []Resource {
+	if len(list) == 1 && !covered(list[0]) {
+		return list
+	}
+	var out []Resource
+	for i, r := range list {
+		double := func(j int, o Resource) bool { return o.Covers(r) && (o != r || j < i) }
+		redundant := covered(r)
+		for j, o := range list {
+			redundant = redundant || j != i && double(j, o)
+		}
+		if !redundant {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b Resource) int { return strings.Compare(string(a), string(b)) })
+	return out
+}
+
+// startLocked grants a new use or lets it wait.
+func (t *Table) startLocked(u *Use) (granted bool, err error) {
+	if t.closed || t.last-t.epoch < uint64(len(u.resources)) {
+		return false, fmt.Errorf("%w: the daemon has given out all its epochs, or is ending", ErrExhausted)
+	}
+	u.since = t.now
+	if t.placeLocked(u) {
+		return true, nil
+	}
+	if t.deadlockLocked(u) {
+		err := t.heldLocked(u)
+		err.Deadlock = true
+		u.behind.waiting = remove(u.behind.waiting, u)
+		return false, err
+	}
+	t.arrived++
+	u.arrived = t.arrived
+	u.stage = useWaiting
+	u.first = t.blockerOf(u)
+	u.granted = make(chan struct{})
+	t.waiting[u] = struct{}{}
+	for _, r := range u.resources {
+		n := t.nodeLocked(r)
+		n.waiting = append(n.waiting, u)
+	}
+	return false, nil
+}
+
+// deadlockLocked reports whether u, whose blocker is known, would wait for an owner
+// who waits, at once or over others, for a lease that u's owner keeps by hand.
+func (t *Table) deadlockLocked(u *Use) bool {
+	seen := make(map[*lease]bool)
+	var inVain func(b blocker) bool
+	inVain = func(b blocker) bool {
+		if b.use != nil {
+			return inVain(b.use.blocked)
+		}
+		l := b.lease
+		if l == nil || !l.byHand || seen[l] {
+			return false // it ends by itself when its call does
+		}
+		if l.Owner == u.Owner {
+			return true
+		}
+		seen[l] = true
+		for w := range t.waiting {
+			if w.Owner == l.Owner && inVain(w.blocked) {
+				return true
+			}
+		}
+		return false
+	}
+	return inVain(u.blocked)
+}
+
+// Wait returns nil when the use is granted. When ctx ends first it is over, and the
+// error is a [*HeldError] that says what it waited for last.
+func (u *Use) Wait(ctx context.Context) error {
+	if u.granted == nil {
+		return nil
+	}
+	select {
+	case <-u.granted:
+		return nil
+	default:
+	}
+	select {
+	case <-u.granted:
+		return nil
+	case <-ctx.Done():
+	}
+	t := u.table
+	t.lock()
+	defer t.unlock()
+	switch u.stage {
+	case useGranted:
+		return nil // at the last moment
+	case useOver:
+		return ctx.Err() // it was left meanwhile
+	}
+	err := t.heldLocked(u)
+	err.Waited = t.now - u.since
+	t.leaveLineLocked(u)
+	u.stage = useOver
+	return err
+}
+
+// Leave ends the use: it waits no longer, or its call has settled. Further calls do
+// nothing.
+func (u *Use) Leave() {
+	t := u.table
+	if t == nil {
+		return
+	}
+	t.lock()
+	defer t.unlock()
+	switch u.stage {
+	case useWaiting:
+		t.leaveLineLocked(u)
+	case useGranted:
+		for _, l := range u.leases {
+			if l.uses--; l.uses == 0 && !l.broken {
+				t.idleLocked(l)
+			}
+		}
+	}
+	u.stage, u.leases, u.shown = useOver, nil, nil
+}
+
+// Valid returns an [ErrBroken] if a lease that the granted use relies on is gone. A
+// use that was never entered relies on none.
+func (u *Use) Valid() error {
+	if u.table == nil {
+		return nil
+	}
+	u.table.mu.Lock()
+	defer u.table.mu.Unlock()
+	for _, l := range u.leases {
+		if l.broken {
+			return fmt.Errorf("%w: %s", ErrBroken, l.resource)
+		}
+	}
+	return nil
+}
+
+// Epoch returns the epoch of a granted use: the largest of its leases'. 0 is none.
+func (u *Use) Epoch() uint64 { return u.epoch }
+
+// Waited returns how long a granted use has waited, and what for at first.
+func (u *Use) Waited() (time.Duration, Blocker) { return u.waited, u.first }
