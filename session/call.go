@@ -11,6 +11,10 @@ import (
 // ErrDuplicate is returned for a call whose id is that of a call in flight.
 var ErrDuplicate = errors.New("id is already in use by a call in flight")
 
+// ErrCancelled is returned for a call that the client has cancelled before it was
+// submitted. No answer is due, and its work has been dropped.
+var ErrCancelled = errors.New("call is cancelled")
+
 // BusyError says that a call found no place under a limit.
 type BusyError struct {
 	Limit    string        // which limit, in words
@@ -48,6 +52,7 @@ type stage uint8
 
 const (
 	begun stage = iota
+	aside
 	waiting
 	running
 	settled
@@ -58,7 +63,7 @@ const (
 type Call struct {
 	work     Work
 	key      string
-	deadline time.Time // while waiting: when it is refused
+	deadline time.Time // when it is refused if it still waits; set when it begins to
 
 	// guarded by the session's mutex
 	stage     stage
@@ -91,8 +96,8 @@ func (s *Session) Begin(c *Call, w Work, key string) error {
 // Submit forwards a begun call as soon as its permits are free and its turn has
 // come: before Submit returns if that is now, else on the goroutine of the
 // session's line. It returns a *BusyError when the line is full; the call is
-// then over, as one is already that was cancelled since Begin: of that nothing
-// comes. The calls of a session are submitted by one goroutine.
+// then over, as one is already that was cancelled since Begin, which is
+// ErrCancelled. Calls that one goroutine submits keep their order.
 func (s *Session) Submit(c *Call) error { return s.submit(c, false) }
 
 // SubmitApart is Submit for a call that takes time to forward: that is never done
@@ -106,35 +111,25 @@ func (s *Session) submit(c *Call, apart bool) error {
 		return err
 	}
 	if !apart && !s.served && s.tryPermits() {
+		s.leaveLineLocked(c)
 		s.runLocked(c)
 		s.mu.Unlock()
 		c.work.Forward()
 		return nil
 	}
-	room := s.registry.limits.Waiting * burstFactor
-	if apart {
-		room = max(room, 1) // it does not wait for others only
+	if c.stage == begun {
+		room := s.registry.limits.Waiting * burstFactor
+		if apart {
+			room = max(room, 1) // it does not wait for others only
+		}
+		if err := s.beginWaitLocked(c, room); err != nil {
+			s.mu.Unlock()
+			return err
+		}
 	}
-	if len(s.line) >= room {
-		err := s.busyErrorLocked(lineFull)
-		s.endLocked(c)
-		s.mu.Unlock()
-		return err
-	}
-	s.mu.Unlock()
-	c.work.Hold()
-	s.mu.Lock()
-	if over, err := s.overLocked(c); over {
-		s.mu.Unlock()
-		c.work.Drop()
-		return err
-	}
+	s.leaveLineLocked(c)
 	c.stage = waiting
-	c.deadline = time.Now().Add(s.registry.limits.WaitLimit)
 	s.line = append(s.line, c)
-	if len(s.line) > s.registry.limits.Waiting {
-		c.burst = time.AfterFunc(burstWait, func() { s.endBurst(c) })
-	}
 	if !s.served {
 		s.served = true
 		ctx, cancel := context.WithCancel(context.Background())
@@ -144,6 +139,85 @@ func (s *Session) submit(c *Call, apart bool) error {
 	}
 	s.mu.Unlock()
 	return nil
+}
+
+// beginWaitLocked makes a begun call outlive its frame and starts the time that it
+// may wait, unless as many wait as there is room for. It unlocks the session for a
+// moment; on an error the call is over.
+func (s *Session) beginWaitLocked(c *Call, room int) error {
+	if len(s.line)+len(s.aside) >= room {
+		err := s.busyErrorLocked(lineFull)
+		s.endLocked(c)
+		return err
+	}
+	s.mu.Unlock()
+	c.work.Hold()
+	s.mu.Lock()
+	if over, err := s.overLocked(c); over {
+		s.mu.Unlock()
+		c.work.Drop()
+		s.mu.Lock()
+		return err
+	}
+	c.deadline = time.Now().Add(s.registry.limits.WaitLimit)
+	if len(s.line)+len(s.aside) >= s.registry.limits.Waiting {
+		c.burst = time.AfterFunc(burstWait, func() { s.endBurst(c) })
+	}
+	return nil
+}
+
+// StepAside lets a begun call wait for something else than permits, which it may
+// have to hold before it is submitted. It counts among those that wait, and the
+// deadline that is returned is that of the whole wait, permits included. The caller
+// ends the wait with Submit or GiveUp, from whatever goroutine; cancellation and
+// Close drop the call meanwhile. The errors are those of Submit, and the call is
+// then over.
+func (s *Session) StepAside(c *Call) (deadline time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if over, err := s.overLocked(c); over {
+		return time.Time{}, err
+	}
+	if c.stage == begun {
+		if err := s.beginWaitLocked(c, s.registry.limits.Waiting*burstFactor); err != nil {
+			return time.Time{}, err
+		}
+		c.stage = aside
+		s.aside = append(s.aside, c)
+	}
+	return c.deadline, nil
+}
+
+// GiveUp refuses a call that stands aside, or was only begun, for the reason given.
+// One that is over is left alone, and so is one that has been submitted.
+func (s *Session) GiveUp(c *Call, reason error) {
+	s.mu.Lock()
+	if c.stage > aside {
+		s.mu.Unlock()
+		return
+	}
+	s.leaveLineLocked(c)
+	s.refuseAndUnlock(c, reason)
+}
+
+// GiveUpAside refuses all calls that stand aside.
+func (s *Session) GiveUpAside(reason error) {
+	s.mu.Lock()
+	all := slices.Clone(s.aside)
+	s.mu.Unlock()
+	for _, c := range all {
+		s.GiveUp(c, reason)
+	}
+}
+
+// leaveLineLocked takes a call out of those that wait, if it is one of them.
+func (s *Session) leaveLineLocked(c *Call) {
+	if i := slices.Index(s.line, c); i >= 0 {
+		s.line = slices.Delete(s.line, i, i+1)
+	}
+	if i := slices.Index(s.aside, c); i >= 0 {
+		s.aside = slices.Delete(s.aside, i, i+1)
+	}
 }
 
 // SubmitLong forwards a begun request that lasts as long as the client likes. It
@@ -183,14 +257,19 @@ func (s *Session) forwardFree(c *Call, long, endless bool) error {
 	return nil
 }
 
-// overLocked reports whether nothing comes of a begun call any more, because its
-// session is closed, which is an error, or because it was cancelled.
+// overLocked reports whether nothing comes any more of a call that is not submitted
+// yet, and why: its session is closed, or it was cancelled.
 func (s *Session) overLocked(c *Call) (bool, error) {
 	if s.state == Closed {
-		s.endLocked(c)
+		if c.stage <= aside {
+			s.endLocked(c)
+		}
 		return true, ErrClosed
 	}
-	return c.stage != begun, nil
+	if c.stage > aside {
+		return true, ErrCancelled
+	}
+	return false, nil
 }
 
 // tryPermits takes both permits if they are free now.
@@ -242,7 +321,8 @@ func (s *Session) serveLine(ctx context.Context, cancel context.CancelFunc) {
 			s.mu.Unlock()
 			return
 		}
-		deadline := s.line[0].deadline
+		first := slices.MinFunc(s.line, func(a, b *Call) int { return a.deadline.Compare(b.deadline) })
+		deadline := first.deadline // who stood aside before may have less time left
 		s.mu.Unlock()
 
 		if err := s.awaitPermits(ctx, deadline); err != nil {
@@ -269,12 +349,13 @@ func (s *Session) refuseExpired() {
 	now := time.Now()
 	for {
 		s.mu.Lock()
-		if len(s.line) == 0 || s.line[0].deadline.After(now) {
+		i := slices.IndexFunc(s.line, func(c *Call) bool { return !c.deadline.After(now) })
+		if i < 0 {
 			s.mu.Unlock()
 			return
 		}
-		c := s.line[0]
-		s.line = slices.Delete(s.line, 0, 1)
+		c := s.line[i]
+		s.line = slices.Delete(s.line, i, i+1)
 		err := s.busyErrorLocked("no permit became free in time")
 		err.Waited = s.registry.limits.WaitLimit
 		s.refuseAndUnlock(c, err)
@@ -285,12 +366,15 @@ func (s *Session) refuseExpired() {
 // beyond its limit.
 func (s *Session) endBurst(c *Call) {
 	s.mu.Lock()
-	i := slices.Index(s.line, c)
-	if i < s.registry.limits.Waiting {
+	rank := slices.Index(s.aside, c)
+	if i := slices.Index(s.line, c); i >= 0 {
+		rank = len(s.aside) + i
+	}
+	if rank < s.registry.limits.Waiting {
 		s.mu.Unlock()
 		return
 	}
-	s.line = slices.Delete(s.line, i, i+1)
+	s.leaveLineLocked(c)
 	err := s.busyErrorLocked(lineFull)
 	err.Waited = burstWait
 	s.refuseAndUnlock(c, err)
@@ -298,7 +382,7 @@ func (s *Session) endBurst(c *Call) {
 
 // refuseAndUnlock refuses a call that was taken out of the line. The session is
 // not idle before the refusal has been handed on.
-func (s *Session) refuseAndUnlock(c *Call, err *BusyError) {
+func (s *Session) refuseAndUnlock(c *Call, err error) {
 	s.owed++
 	s.endLocked(c)
 	s.mu.Unlock()
@@ -307,7 +391,7 @@ func (s *Session) refuseAndUnlock(c *Call, err *BusyError) {
 }
 
 func (s *Session) busyErrorLocked(limit string) *BusyError {
-	return &BusyError{Limit: limit, InFlight: s.running, Waiting: len(s.line)}
+	return &BusyError{Limit: limit, InFlight: s.running, Waiting: len(s.line) + len(s.aside)}
 }
 
 // endLocked takes a call that is not running out of the session.
@@ -342,9 +426,7 @@ func (s *Session) Cancel(key string) (w Work, wasRunning bool) {
 	if c.stage == running {
 		return c.work, true
 	}
-	if i := slices.Index(s.line, c); i >= 0 {
-		s.line = slices.Delete(s.line, i, i+1)
-	}
+	s.leaveLineLocked(c)
 	s.endLocked(c)
 	return c.work, false
 }

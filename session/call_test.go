@@ -371,7 +371,7 @@ func TestCancel(t *testing.T) {
 			if got, running := s.Cancel(key); got != w || running {
 				t.Errorf("%s: got %v, %v", key, got, running)
 			}
-			if err := submit(&w.Call); err != nil || w.fate() != "waits" {
+			if err := submit(&w.Call); !errors.Is(err, ErrCancelled) || w.fate() != "waits" {
 				t.Errorf("%s: submitted all the same: %v, %s", key, err, w.fate())
 			}
 		}

@@ -9,8 +9,11 @@
 // so that a cancellation can never miss it. It then passes these states, each
 // transition under the session's mutex:
 //
-//	begun ──► waiting ──► running ──► settled
-//	   └─────────┴───────────┴──► cancelled (the client's id is free again at once)
+//	begun ──► aside ──► waiting ──► running ──► settled
+//	   └────────┴──────────┴───────────┴──► cancelled (the client's id is free again at once)
+//
+// Aside stands a call that waits for something else than permits: for a lease, or to
+// become known as one that needs none. Most go past both kinds of waiting.
 //
 // A cancelled call that was running keeps its permits until it settles: the
 // server may still be at work on it.
@@ -24,7 +27,8 @@
 // while somebody stands in the line, waits for permits on behalf of the first
 // in it. A session so has at most one waiter at the registry's semaphore, which
 // is first-in-first-out: the sessions take turns, however many calls each has.
-// Calls leave in the order in which they were submitted.
+// Calls leave in the order in which they were submitted. A call has one deadline for
+// all of its waiting.
 //
 // # Ids
 //

@@ -129,7 +129,7 @@ func (m *model) submit(t *rapid.T) {
 			t.Fatalf("submit to a closed session: %v", err)
 		}
 	case c.cancelled:
-		if err != nil || c.fate() != "waits" {
+		if !errors.Is(err, ErrCancelled) || c.fate() != "waits" {
 			t.Fatalf("submit of a cancelled call: %v, %s", err, c.fate())
 		}
 	case err != nil:
@@ -161,7 +161,7 @@ func (m *model) submitFree(t *rapid.T) {
 			t.Fatalf("to a closed session: %v", err)
 		}
 	case c.cancelled:
-		if err != nil || c.fate() != "waits" {
+		if !errors.Is(err, ErrCancelled) || c.fate() != "waits" {
 			t.Fatalf("a cancelled call: %v, %s", err, c.fate())
 		}
 	case long && before >= 2:

@@ -39,6 +39,17 @@ type Info struct {
 	PID     int32  // of the peer, 0 if it is not known
 	Server  string // the server the session is
 	Project string // root of the client's project, if it has one
+	// Running bounds the calls that hold a permit more tightly than the registry
+	// does, because the server takes fewer at a time; 0 is no bound.
+	Running int
+}
+
+// running is how many calls of a session may hold a permit.
+func (i Info) running(l Limits) int {
+	if i.Running > 0 {
+		return min(i.Running, l.Running)
+	}
+	return l.Running
 }
 
 // Registry is the set of open sessions and the permits they share.

@@ -62,7 +62,7 @@ func TestSnapshot(t *testing.T) {
 		all = append(all, submit(t, s, j, key))
 	}
 	got := s.Snapshot()
-	if got.Info != (Info{7, "files", "/p"}) || got.Client != (Client{"editor", "1"}) || s.Client() != got.Client {
+	if got.Info != (Info{PID: 7, Server: "files", Project: "/p"}) || got.Client != (Client{"editor", "1"}) || s.Client() != got.Client {
 		t.Errorf("snapshot of %+v, %+v", got.Info, got.Client)
 	}
 	if got.State != Ready || got.Era != Handshake || got.Running != 2 || got.Waiting != 1 {

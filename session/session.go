@@ -57,6 +57,7 @@ type Session struct {
 	long     int                // long requests in flight
 	owed     int                // running calls whose answers have not been handed on
 	line     []*Call            // waiting for permits, first come first
+	aside    []*Call            // waiting for something else, likewise
 	served   bool               // a goroutine serves the line
 	idle     chan struct{}      // replaced and closed whenever the last call settles
 	giveUp   context.CancelFunc // ends the line's wait for permits; set while served
@@ -75,7 +76,7 @@ func newSession(r *Registry, n uint64, info Info) *Session {
 		owner:    fmt.Sprintf("client-%d", n),
 		info:     info,
 		opened:   time.Now(),
-		permits:  semaphore.NewWeighted(int64(r.limits.Running)),
+		permits:  semaphore.NewWeighted(int64(info.running(r.limits))),
 		inFlight: make(map[string]*Call),
 		closing:  make(chan struct{}),
 	}
@@ -157,7 +158,7 @@ func (s *Session) WaitIdle(ctx context.Context) error {
 }
 
 // busyLocked counts the calls that an answer is owed to.
-func (s *Session) busyLocked() int { return s.owed + len(s.line) }
+func (s *Session) busyLocked() int { return s.owed + len(s.line) + len(s.aside) }
 
 func (s *Session) wakeIdleLocked() {
 	if s.idle != nil && s.busyLocked() == 0 {
@@ -177,8 +178,8 @@ func (s *Session) Close() {
 	}
 	s.state = Closed
 	close(s.closing)
-	dropped := s.line
-	s.line = nil
+	dropped := append(s.aside, s.line...)
+	s.line, s.aside = nil, nil
 	for _, c := range dropped {
 		s.endLocked(c)
 	}
@@ -213,6 +214,6 @@ func (s *Session) Snapshot() Snapshot {
 	return Snapshot{
 		ID: s.id, Owner: s.owner, Info: s.info, Client: s.client,
 		State: s.state, Era: s.era, Opened: s.opened,
-		Running: s.running + s.long, Waiting: len(s.line),
+		Running: s.running + s.long, Waiting: len(s.line) + len(s.aside),
 	}
 }
