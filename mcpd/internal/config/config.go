@@ -120,6 +120,8 @@ type Server struct {
 	State       State
 	Mutations   Mutations
 	Annotations Annotations
+	// Guard says what becomes of a write over somebody else's newer one.
+	Guard Guard
 	// Tools has rules for single tools by name.
 	Tools map[string]Tool
 	// MaxRequests bounds the calls in flight on one process; 0 is no bound,
@@ -201,6 +203,17 @@ const (
 	AnnotationsIgnore Annotations = "ignore"
 )
 
+// Guard says what becomes of a call that changes what somebody else has changed
+// since its session read it.
+type Guard string
+
+// The values of [Guard].
+const (
+	GuardOff    Guard = "off"
+	GuardWarn   Guard = "warn"
+	GuardRefuse Guard = "refuse"
+)
+
 // Class is what a call does.
 type Class string
 
@@ -215,8 +228,10 @@ const (
 type Tool struct {
 	// Class is empty if the rule does not give it.
 	Class Class
-	// Resources are templates over the call's arguments, such as file:{path}.
-	Resources []string
+	// Resources are what the call changes, or reads.
+	Resources []Template
+	// LeaseHold is that of calls of this tool; nil is the server's.
+	LeaseHold *time.Duration
 }
 
 // maxFileBytes bounds the configuration file; a real one has a few KiB.

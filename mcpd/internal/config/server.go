@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tailscale/hujson"
 )
@@ -17,7 +18,7 @@ const maxNameBytes = 128
 func ourFields() []string {
 	return []string{
 		"command", "args", "env", "cwd", "builtin", "url", "type", "disabled", "enabled", "scope", "instances", "state",
-		"mutations", "annotations", "tools", "maxRequests", "leaseHold", "passEnv", "passEpoch",
+		"mutations", "annotations", "guard", "tools", "maxRequests", "leaseHold", "passEnv", "passEpoch",
 	}
 }
 
@@ -117,6 +118,8 @@ func (d *decoder) readPolicy(s *Server, m member) bool {
 		s.Mutations = choice(d, v, m.name, MutationsAuto, MutationsExplicit, MutationsOff)
 	case "annotations":
 		s.Annotations = choice(d, v, m.name, AnnotationsTrust, AnnotationsIgnore)
+	case "guard":
+		s.Guard = choice(d, v, m.name, GuardOff, GuardWarn, GuardRefuse)
 	case "tools":
 		s.Tools = d.readTools(v)
 	case "maxRequests":
@@ -126,11 +129,7 @@ func (d *decoder) readPolicy(s *Server, m member) bool {
 			}
 		}
 	case "leaseHold":
-		if t, ok := d.duration(v, m.name); ok {
-			if s.LeaseHold = &t; t < 0 || t > MaxLeaseTTL {
-				d.fail(v, CodeRange, "leaseHold must be from 0s to "+MaxLeaseTTL.String(), "shorten it")
-			}
-		}
+		s.LeaseHold = d.readHold(v, m.name)
 	case "passEnv":
 		s.PassEnv = list(d, v, m.name, func(v hujson.Value, what string) string {
 			name := d.text(v, what)
@@ -145,6 +144,18 @@ func (d *decoder) readPolicy(s *Server, m member) bool {
 		return false
 	}
 	return true
+}
+
+// readHold reads how long a lease outlives a call.
+func (d *decoder) readHold(v hujson.Value, what string) *time.Duration {
+	t, ok := d.duration(v, what)
+	if !ok {
+		return nil
+	}
+	if t < 0 || t > MaxLeaseTTL {
+		d.fail(v, CodeRange, what+" must be from 0s to "+MaxLeaseTTL.String(), "shorten it")
+	}
+	return &t
 }
 
 // readForeign deals with members that mean something to other clients.
@@ -211,8 +222,10 @@ func (d *decoder) readTools(v hujson.Value) map[string]Tool {
 				tool.Class = choice(d, field.value, what+".class", ClassRead, ClassMutate, ClassUnknown)
 			case "resource", "resources":
 				tool.Resources = append(tool.Resources, d.readResources(field.value, what+"."+field.name)...)
+			case "leaseHold":
+				tool.LeaseHold = d.readHold(field.value, what+".leaseHold")
 			default:
-				d.fail(field.key, CodeType, fmt.Sprintf("%s has no member %q", what, clip(field.name)), `use "class" and "resource"`)
+				d.fail(field.key, CodeType, fmt.Sprintf("%s has no member %q", what, clip(field.name)), `use "class", "resource" and "leaseHold"`)
 			}
 		}
 		tools[m.name] = tool
@@ -221,18 +234,18 @@ func (d *decoder) readTools(v hujson.Value) map[string]Tool {
 }
 
 // readResources reads one template, or a list of them.
-func (d *decoder) readResources(v hujson.Value, what string) []string {
-	each := func(v hujson.Value, what string) string {
-		template := d.text(v, what)
-		if strings.TrimSpace(template) == "" || hasControl(template) {
-			d.fail(v, CodeType, what+" is not a resource", `write a template such as "file:{path}"`)
+func (d *decoder) readResources(v hujson.Value, what string) []Template {
+	each := func(v hujson.Value, what string) Template {
+		template, err := ParseTemplate(d.text(v, what))
+		if err != nil {
+			d.fail(v, CodeType, fmt.Sprintf("%s is not a resource: %v", what, err), `write a template such as "file:{path}"`)
 		}
 		return template
 	}
 	if _, isList := v.Value.(*hujson.Array); isList {
 		return list(d, v, what, each)
 	}
-	return []string{each(v, what)}
+	return []Template{each(v, what)}
 }
 
 // expandable remembers where text with expansions stands, and refuses those

@@ -155,8 +155,8 @@ func TestEntryDisabled(t *testing.T) {
 func TestEntryFields(t *testing.T) {
 	got, problems := readEntry(t, "n", `{
 		"command": "npx", "args": ["-y", 8080, "${A}"], "env": {"B": "x", "N": 9007199254740993}, "cwd": "/w",
-		"scope": "project", "instances": "one", "state": "shared", "mutations": "explicit", "annotations": "ignore",
-		"tools": {"write": {"class": "mutate", "resource": "file:{path}"}, "move": {"resource": ["file:{from}", "file:{to}"]}, "look": {"class": "read"}},
+		"scope": "project", "instances": "one", "state": "shared", "mutations": "explicit", "annotations": "ignore", "guard": "warn",
+		"tools": {"write": {"class": "mutate", "resource": "file:{path}"}, "move": {"resource": ["tree:{from}", "r:{a}/x"], "leaseHold": "0s"}, "look": {"class": "read"}},
 		"maxRequests": 0, "leaseHold": "3s", "passEnv": ["TOKEN"], "passEpoch": true
 	}`)
 	if got.Problem != nil {
@@ -165,11 +165,14 @@ func TestEntryFields(t *testing.T) {
 	none, hold := 0, 3*time.Second
 	want := Server{
 		Name: "n", Command: "npx", Args: []string{"-y", "8080", "${A}"}, Env: map[string]string{"B": "x", "N": "9007199254740993"}, Dir: "/w",
-		Scope: ScopeProject, Instances: InstancesOne, State: StateShared, Mutations: MutationsExplicit, Annotations: AnnotationsIgnore,
+		Scope: ScopeProject, Instances: InstancesOne, State: StateShared, Mutations: MutationsExplicit, Annotations: AnnotationsIgnore, Guard: GuardWarn,
 		Tools: map[string]Tool{
-			"write": {ClassMutate, []string{"file:{path}"}},
-			"move":  {"", []string{"file:{from}", "file:{to}"}},
-			"look":  {ClassRead, nil},
+			"write": {Class: ClassMutate, Resources: []Template{{"file:{path}", KindFile, []Part{{Argument: "path"}}}}},
+			"move": {LeaseHold: new(time.Duration), Resources: []Template{
+				{"tree:{from}", KindTree, []Part{{Argument: "from"}}},
+				{"r:{a}/x", KindName, []Part{{Text: "r:"}, {Argument: "a"}, {Text: "/x"}}},
+			}},
+			"look": {Class: ClassRead},
 		},
 		MaxRequests: &none, LeaseHold: &hold, PassEnv: []string{"TOKEN"}, PassEpoch: true,
 		Line: 1, file: got.file, at: got.at,
@@ -179,6 +182,21 @@ func TestEntryFields(t *testing.T) {
 	}
 	if bare, _ := readEntry(t, "n", `{"command": "x"}`); bare.MaxRequests != nil || bare.LeaseHold != nil || bare.Scope != "" || bare.Tools != nil {
 		t.Errorf("an entry that says nothing says %+v", bare)
+	}
+}
+
+func TestTemplatesThatAreNone(t *testing.T) {
+	for _, text := range []string{
+		"", "file:", "tree:", "a b", `x:\u0007`, "x:{", "x:}", "x:{}", "x:{a{b}}", "x:{a}}", "file:relative", "file:a/{b}", "session:1",
+	} {
+		got, _ := readEntry(t, "n", `{"command": "x", "tools": {"t": {"resource": "`+text+`"}}}`)
+		if got.Problem == nil || got.Problem.Code != CodeType {
+			t.Errorf("resource %q is taken: %v", text, got.Problem)
+		}
+	}
+	got, _ := readEntry(t, "n", `{"command": "x", "tools": {"t": {"resource": ["file:/etc/{name}", "browser", "tree:/"]}}}`)
+	if got.Problem != nil {
+		t.Errorf("resources without a fault: %v", got.Problem)
 	}
 }
 

@@ -55,6 +55,7 @@ type Envelope struct {
 	SubscriptionID Span // io.modelcontextprotocol/subscriptionId in it
 	OwnLease       Span // interlock/lease in it
 	OwnActor       Span // interlock/actor in it
+	MetaKept       bool // Meta has members besides those in Own
 
 	// Own are the members of Meta whose keys begin with "interlock/", in
 	// order, each with the one comma that has to go with it: cutting all of
@@ -303,7 +304,7 @@ func (p *parser) meta(i int) int {
 		}
 		kept = kept || !own
 	}
-	env.Meta = Span{i, w.end}
+	env.Meta, env.MetaKept = Span{i, w.end}, kept
 	return w.end
 }
 

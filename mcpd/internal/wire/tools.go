@@ -146,3 +146,20 @@ func Member(object []byte, name string) (Span, error) {
 	}
 	return value, nil
 }
+
+// Elements calls fn with each element of array, valid JSON, until fn returns false.
+// What is no array has none.
+func Elements(array []byte, fn func(raw []byte) bool) {
+	s := scanner{data: array}
+	i := s.space(0)
+	if s.at(i) != '[' {
+		return
+	}
+	list := walk{end: i + 1}
+	for s.elem(&list) {
+		end := s.value(list.value)
+		if list.end = end; end < 0 || !fn(array[list.value:end]) {
+			return
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package policy
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/wire"
+)
+
+// Target is one thing that a call is about.
+type Target struct {
+	Kind config.Kind
+	// Text is an absolute path without links for a file or tree, else a name.
+	Text string
+}
+
+// Place is where a server runs: what its relative paths start from.
+type Place struct {
+	Dir  string // absolute; empty if it is not known
+	Home string // of the user, absolute
+}
+
+// ErrUnreadable means that an argument that decides cannot be read in one way only.
+var ErrUnreadable = errors.New("an argument has an escaped half of a character in it, which programs read differently")
+
+// Targets returns what a call with these arguments, a JSON object or nothing, is
+// about: each template with each of its values put in. Complete is false if a
+// template names an argument that the call does not have, or not as text: the call
+// may then be about anything of the server's. The error is a [*wire.KeyError] or
+// [ErrUnreadable] if daemon and server could read an argument differently.
+func (p Place) Targets(templates []config.Template, arguments []byte) (targets []Target, complete bool, err error) {
+	complete = true
+	for _, t := range templates {
+		texts, err := expand(t, arguments)
+		if err != nil {
+			return nil, false, err
+		}
+		if len(texts) == 0 {
+			complete = false
+		}
+		for _, text := range texts {
+			if t.Kind == config.KindName {
+				targets = append(targets, Target{Text: text})
+				continue
+			}
+			path, ok := p.Resolve(text)
+			if !ok {
+				complete = false
+				continue
+			}
+			targets = append(targets, Target{Kind: t.Kind, Text: path})
+		}
+	}
+	return targets, complete, nil
+}
+
+// expand returns the template's text for each combination of its arguments'
+// values, none if one has no value.
+func expand(t config.Template, arguments []byte) ([]string, error) {
+	texts := []string{""}
+	for _, part := range t.Parts {
+		values := []string{part.Text}
+		if part.Argument != "" {
+			var err error
+			if values, err = valuesOf(arguments, part.Argument); err != nil {
+				return nil, err
+			}
+			if values == nil && t.Kind == config.KindTree && len(t.Parts) == 1 {
+				values = []string{"."} // where no directory is given, servers take their own
+			}
+		}
+		next := make([]string, 0, len(texts)*len(values))
+		for _, text := range texts {
+			for _, value := range values {
+				next = append(next, text+value)
+			}
+		}
+		texts = next
+	}
+	return texts, nil
+}
+
+// maxValues bounds how many values of one argument are looked at; with more the
+// call counts as one about anything.
+const maxValues = 256
+
+// valuesOf returns what an argument says, as text, nil if it says nothing.
+func valuesOf(arguments []byte, name string) ([]string, error) {
+	span, err := wire.Member(arguments, name)
+	if err != nil {
+		return nil, err
+	}
+	raw := span.Of(arguments)
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	if raw[0] != '[' {
+		value, ok, err := valueOfJSON(raw)
+		if !ok || err != nil {
+			return nil, err
+		}
+		return []string{value}, nil
+	}
+	var values []string
+	good := true
+	elements := func(raw []byte) bool {
+		value, ok, elementErr := valueOfJSON(raw)
+		values, err = append(values, value), elementErr
+		good = ok && len(values) <= maxValues
+		return good && err == nil
+	}
+	wire.Elements(raw, elements)
+	if err != nil || !good {
+		return nil, err
+	}
+	return values, nil
+}
+
+// valueOfJSON returns the text of a string or a number; numbers that are equal
+// have equal texts.
+func valueOfJSON(raw []byte) (text string, ok bool, err error) {
+	switch c := raw[0]; {
+	case c == '"':
+		text = string(wire.AppendText(nil, raw))
+		if !utf8.ValidString(text) {
+			return "", false, ErrUnreadable
+		}
+		return text, true, nil
+	case c == '-' || '0' <= c && c <= '9':
+		n, err := strconv.ParseFloat(string(raw), 64)
+		if err != nil {
+			return "", false, nil
+		}
+		return strconv.FormatFloat(n, 'f', -1, 64), true, nil
+	}
+	return "", false, nil
+}
+
+// Resolve returns the path as the kernel would find it: absolute, clean, and
+// without links as far as it exists.
+func (p Place) Resolve(path string) (string, bool) {
+	if path == "~" || strings.HasPrefix(path, "~/") {
+		path = filepath.Join(p.Home, path[1:])
+	}
+	if !filepath.IsAbs(path) {
+		if p.Dir == "" {
+			return "", false
+		}
+		path = filepath.Join(p.Dir, path)
+	}
+	if strings.ContainsRune(path, 0) {
+		return "", false
+	}
+	return physical(filepath.Clean(path), maxLinks), true
+}
+
+// maxLinks bounds the links followed on the way to a file that does not exist, as
+// the kernel does (path_resolution(7)).
+const maxLinks = 40
+
+// physical resolves the links in a clean absolute path. Of a path that does not
+// exist yet, it resolves the part that does, and a link that leads nowhere yet.
+func physical(path string, links int) string {
+	whole, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return whole
+	}
+	parent := filepath.Dir(path)
+	if parent == path || links == 0 || !errors.Is(err, fs.ErrNotExist) {
+		return path
+	}
+	if target, err := os.Readlink(path); err == nil {
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(parent, target)
+		}
+		return physical(filepath.Clean(target), links-1)
+	}
+	return filepath.Join(physical(parent, links), filepath.Base(path))
+}
