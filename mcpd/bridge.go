@@ -31,9 +31,11 @@ type BridgeOptions struct {
 	Place   Place
 	Server  string // empty: the only one there is
 	Project string // root of the client's project; empty: found out
-	Stdin   *os.File
-	Stdout  *os.File
-	Stderr  io.Writer
+	// WithLeases adds the tools of leases to the server's own.
+	WithLeases bool
+	Stdin      *os.File
+	Stdout     *os.File
+	Stderr     io.Writer
 }
 
 const (
@@ -182,7 +184,7 @@ func greeting(o BridgeOptions) ([]byte, error) {
 	h := Hello{
 		Umask:    &umask,
 		Protocol: ProtocolVersion, Build: Version(), CWD: cwd, Env: os.Environ(),
-		Project: projectRoot(o.Project, cwd), Depth: depth,
+		Project: projectRoot(o.Project, cwd), Depth: depth, Leases: o.WithLeases,
 	}
 	if o.Server != "" {
 		h.Servers = []string{o.Server}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/policy"
 	"interlock/mcpd/internal/wire"
 	"interlock/recovery"
 )
@@ -29,12 +30,12 @@ const listAgain = time.Minute
 // maxListPages bounds the pages of a tool list that the daemon asks for.
 const maxListPages = 256
 
-// classes knows what the tools of one session's server do: by the configuration,
-// else by the annotations in the lists that have passed, or that the daemon has
-// asked for.
+// classes knows what the tools of one session's server do: by configuration and
+// catalogue, else by the annotations in the lists that have passed, or that the
+// daemon has asked for.
 type classes struct {
-	rules       map[string]config.Tool
-	annotations config.Annotations
+	policy *policy.Policy
+	seen   func(map[string]string) // is told what a list says
 
 	mu       sync.Mutex // guards the fields below
 	tools    map[string]string
@@ -45,20 +46,24 @@ type classes struct {
 	resuming bool        // a goroutine is forwarding those that waited
 }
 
-func newClasses(s config.Server) *classes {
-	return &classes{rules: s.Tools, annotations: s.Annotations, tools: make(map[string]string)}
+func newClasses(p *policy.Policy, seen func(map[string]string)) *classes {
+	return &classes{policy: p, seen: seen, tools: make(map[string]string)}
 }
 
-// of returns the class of the tool, or "" where a list must be read first.
-func (c *classes) of(tool string) string {
+// of returns the class of the tool, for which the rule holds, or "" where a list
+// must be read first.
+func (c *classes) of(rule *policy.Tool, tool string) string {
+	if class := rule.Class.Value; class != "" {
+		return string(class)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ofLocked(tool)
+	return c.ofLocked(rule, tool)
 }
 
-func (c *classes) ofLocked(tool string) string {
-	if rule, ok := c.rules[tool]; ok && rule.Class != "" {
-		return string(rule.Class)
+func (c *classes) ofLocked(rule *policy.Tool, tool string) string {
+	if class := rule.Class.Value; class != "" {
+		return string(class)
 	}
 	class, ok := c.tools[tool]
 	if !ok && (c.complete || time.Since(c.gaveUp) < listAgain) {
@@ -76,11 +81,12 @@ func (c *classes) learn(result []byte, last bool) {
 		}
 		return true
 	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err != nil {
 		found = nil // read in two ways: nothing of it can be relied on
 	}
+	c.seen(found)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for name, class := range found {
 		c.tools[name] = class
 	}
@@ -92,7 +98,7 @@ func (c *classes) classOf(t wire.Tool) string {
 	switch {
 	case t.Ambiguous:
 		return classUnknown
-	case t.ReadOnly == wire.HintTrue && t.Destructive != wire.HintTrue && c.annotations != config.AnnotationsIgnore:
+	case t.ReadOnly == wire.HintTrue && t.Destructive != wire.HintTrue && c.policy.Annotations.Value != config.AnnotationsIgnore:
 		return classRead
 	case t.ReadOnly == wire.HintFalse || t.Destructive == wire.HintTrue:
 		return classMutate
@@ -111,20 +117,23 @@ func (c *classes) forget() {
 
 // hold makes a call wait for the list if its class is not known, or if others of
 // its session wait, so that calls keep their order. It reports whether the call
-// waits, and whether the caller is to ask for the list.
-func (c *classes) hold(x *exchange) (waits, ask bool) {
+// waits, and whether the caller is to ask for the list. An error is the session's,
+// and the call is then over.
+func (c *classes) hold(rule *policy.Tool, x *exchange) (waits, ask bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	class := c.ofLocked(x.tool)
+	class := c.ofLocked(rule, x.tool)
 	if class != "" && len(c.waiting) == 0 && !c.resuming {
 		x.class = class
-		return false, false
+		return false, false, nil
 	}
-	x.Hold()
+	if _, err := x.conn.session.StepAside(&x.Call); err != nil {
+		return false, false, err
+	}
 	c.waiting = append(c.waiting, x)
 	ask = class == "" && !c.asking
 	c.asking = c.asking || ask
-	return true, ask
+	return true, ask, nil
 }
 
 // giveUp records that the server has not listed its tools.
@@ -134,7 +143,7 @@ func (c *classes) giveUp() {
 	c.gaveUp = time.Now()
 }
 
-// resume forwards the calls that waited, in order: the list has been read, or
+// resume lets the calls go on that waited, in order: the list has been read, or
 // given up, and then what it does not name is unknown.
 func (c *classes) resume() {
 	c.mu.Lock()
@@ -148,10 +157,10 @@ func (c *classes) resume() {
 		x := c.waiting[0]
 		c.waiting = c.waiting[1:]
 		c.mu.Unlock()
-		if x.class = c.of(x.tool); x.class == "" {
+		if x.class = c.of(c.policy.Tool(x.tool), x.tool); x.class == "" {
 			x.class = classUnknown // the list has changed meanwhile
 		}
-		x.forward()
+		x.proceed()
 		c.mu.Lock()
 	}
 	c.resuming = false
@@ -209,12 +218,16 @@ func (u *upstream) readTools(meta []byte) {
 		u.classes.resume()
 		return
 	}
+	limit := listTimeout
+	if pid, _ := in.snapshot(); pid == 0 {
+		limit += u.d.limits.StartTimeout // it has to start first
+	}
 	pages := 0
 	var page func(cursor []byte)
 	page = func(cursor []byte) {
 		pages++
 		build := func(n int64) []byte { return listRequest(n, cursor, meta) }
-		in.ask(build, in.link.sendOwn, listTimeout, func(result []byte) {
+		in.ask(build, in.link.sendOwn, limit, func(result []byte) {
 			next, err := wire.Member(result, "nextCursor")
 			more := err == nil && next.Present() && result[next.Start] == '"' && pages < maxListPages
 			if result != nil {

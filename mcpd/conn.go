@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/endpoint"
 	"interlock/mcpd/internal/wire"
 	"interlock/session"
@@ -42,11 +43,13 @@ type conn struct {
 	// set once by the reader, before the server can know of the connection
 	session *session.Session
 	server  *upstream
-	refusal *refusal // why there is no session
+	own     *upstream // serves the tools of leases beside the server's; nil where they are not asked for
+	refusal *refusal  // why there is no session
 
 	upstream atomic.Pointer[upstream] // the same as server, for status
 
 	questions session.Questions[*instance]
+	waiters   waiters
 }
 
 // newConn prepares a connection whose peer has been checked.
@@ -164,7 +167,7 @@ func (c *conn) open(first *wire.Frame) (control bool) {
 		return false
 	}
 	switch string(c.env.MethodName(b)) {
-	case methodStatus, methodStop, methodRecovery, methodAck, methodRepair, methodHistory:
+	case methodStatus, methodStop, methodRecovery, methodAck, methodRepair, methodHistory, methodLeases, methodBreak, methodExplain:
 		return true
 	case methodHello:
 		id := append([]byte(nil), c.env.ID.Of(b)...)
@@ -192,13 +195,17 @@ func (c *conn) openSession(h Hello, helloID []byte) {
 		c.refuseSession(refusalOf(err), helloID)
 		return
 	}
-	s, err := c.d.sessions.Open(session.Info{PID: c.peer.PID, Server: server.Name, Project: h.Project})
+	p := c.d.catalogue.For(server, c.d.limits)
+	s, err := c.d.sessions.Open(session.Info{PID: c.peer.PID, Server: server.Name, Project: h.Project, Running: p.MaxRequests.Value})
 	if err != nil {
 		c.refuseSession(refusalOf(err), helloID)
 		return
 	}
 	c.session = s
-	c.server = newUpstream(c, server, h)
+	c.server = newUpstream(c, server, p, h)
+	if h.Leases && server.Builtin != config.BuiltinInterlock {
+		c.own = newUpstream(c, ownServer(), c.d.catalogue.For(ownServer(), c.d.limits), h)
+	}
 	c.upstream.Store(c.server)
 	c.d.changed()
 	if helloID != nil {
@@ -224,6 +231,7 @@ func (c *conn) ended(err error) {
 		return
 	}
 	c.session.EndInput()
+	c.d.leases.ReleaseOwner(c.session.Owner()) // what it holds by hand serves nothing any more
 	for _, q := range c.questions.End() {
 		q.Origin.refuseQuestion(q.ID)
 	}
@@ -262,6 +270,10 @@ func (c *conn) drain(ctx context.Context) {
 	}
 	if u.conn.session.WaitIdle(ctx) != nil {
 		u.cut(refuse(codeDraining, "interlock was stopped before server %q had answered", u.server.Name))
+		u.conn.session.GiveUpAside(session.ErrDraining)
+		if u.conn.own != nil {
+			u.conn.own.cut(refuse(codeDraining, "interlock was stopped"))
+		}
 		limit := cutFlush
 		select {
 		case <-c.d.hurried:
@@ -281,7 +293,14 @@ func (c *conn) close() {
 	c.out.Close() // whoever waits to hand something to the client waits no longer
 	if c.session != nil {
 		c.session.Close()
+		c.waiters.end()
+		c.d.leases.ReleaseOwner(c.session.Owner())
 		c.server.close()
+		if c.own != nil {
+			c.own.close()
+			c.d.leases.ReleaseOwner(c.session.Owner()) // acquired at the last moment
+		}
+		c.d.guard.Forget(c.session.ID())
 	}
 	c.nc.Close()
 	c.d.left(c)

@@ -72,6 +72,20 @@ func (d *Daemon) answer(method string, params []byte) (any, error) {
 		}
 		calls, dropped, err := d.journal.History(asked.N)
 		return HistoryAnswer{Calls: calls, Dropped: dropped}, err
+	case methodLeases:
+		return d.leaseList(), nil
+	case methodBreak:
+		var asked breakParams
+		if err := decodeParams(params, &asked); err != nil {
+			return nil, err
+		}
+		return d.breakLease(asked.Resource)
+	case methodExplain:
+		var asked explainParams
+		if err := decodeParams(params, &asked); err != nil {
+			return nil, err
+		}
+		return d.explain(asked.Server)
 	default:
 		return nil, refuse(codeUnknownMethod, "this daemon (%s) does not know %q; restart it with: %s daemon restart", Version(), method, d.options.Command)
 	}

@@ -8,6 +8,7 @@ type counters struct {
 	refusedPeers    atomic.Uint64 // connections closed for who opened them
 	refusedSessions atomic.Uint64 // clients told that they get no session
 	refusedBusy     atomic.Uint64 // requests told that a limit is reached
+	refusedLeases   atomic.Uint64 // calls told that they cannot have their leases
 	calls           atomic.Uint64 // requests taken from clients
 	parseErrors     atomic.Uint64 // lines, of clients or servers, that were no message
 	strayFrames     atomic.Uint64 // messages that answer or name nothing in flight

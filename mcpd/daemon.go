@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,10 +18,12 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/semaphore"
 
+	"interlock/leases"
 	"interlock/mcpd/internal/builtin"
 	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/endpoint"
 	"interlock/mcpd/internal/life"
+	"interlock/mcpd/internal/policy"
 	"interlock/mcpd/internal/proc"
 	"interlock/mcpd/internal/wire"
 	"interlock/recovery"
@@ -38,8 +39,13 @@ const (
 	crowd             = 128
 )
 
-// ownersPerLife is how many sessions one daemon can have in its life.
-const ownersPerLife = 1_000_000_000
+// ownersPerLife and epochsPerLife are how many sessions and leases one daemon can
+// have in its life. Epochs stay below 2^53, above which JavaScript cannot count, for
+// two million lives.
+const (
+	ownersPerLife = 1_000_000_000
+	epochsPerLife = 1 << 32
+)
 
 // Options are what a daemon is made of.
 type Options struct {
@@ -81,10 +87,15 @@ type Daemon struct {
 	started    time.Time
 	status     *status.Writer
 	journal    *recovery.Journal
+	leases     *leases.Table
+	guard      leases.Guard
+	guarded    atomic.Bool // some server has a guard
+	catalogue  *policy.Catalogue
 	syncsPower bool            // begin records wait for the disk
 	homeLost   atomic.Bool     // the directory is not ours any more
 	own        *builtin.Server // named interlock
 	local      *builtin.Server
+	leaseTools []byte // their descriptions, for sessions of other servers
 
 	stopping chan struct{} // closed by Stop
 	stopOnce sync.Once
@@ -98,7 +109,8 @@ type Daemon struct {
 	troubles map[string]status.Finding   // by the server that has not answered since
 	// peerFindings are about peers, the latest of each code.
 	peerFindings map[status.Code]status.Finding
-	idle         *time.Timer // runs while there is no connection; nil without IdleExit
+	listed       map[string]map[string]string // classes by server and tool, as last listed
+	idle         *time.Timer                  // runs while there is no connection; nil without IdleExit
 
 	serving sync.WaitGroup // the goroutines of connections
 }
@@ -145,10 +157,20 @@ func New(o Options) (*Daemon, error) {
 		troubles:   make(map[string]status.Finding),
 
 		peerFindings: make(map[status.Code]status.Finding),
+		listed:       make(map[string]map[string]string),
 	}
-	// No owner's number is used again, by a later daemon either.
-	d.sessions.CountFrom((max(o.Epoch, 1) - 1) * ownersPerLife)
-	d.config.Store(o.Config)
+	// No owner's number is used again, by a later daemon either, and no lease's.
+	life := max(o.Epoch, 1) - 1
+	d.sessions.CountFrom(life * ownersPerLife)
+	d.leases = leases.New(leases.Options{
+		Clock: bootClock, Now: time.Now,
+		First: life*epochsPerLife + 1, Last: (life + 1) * epochsPerLife,
+		HoldMax: l.LeaseHoldMax, Expired: d.changed,
+	})
+	if d.catalogue, err = policy.Load(); err != nil {
+		return nil, err
+	}
+	d.configure(o.Config)
 	if o.IdleExit > 0 {
 		d.idle = time.AfterFunc(o.IdleExit, d.exitIdle)
 	}
@@ -165,6 +187,16 @@ func New(o Options) (*Daemon, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	list, err := d.own.ListTools(ownPrefix, isLeaseTool)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range list {
+		if i > 0 {
+			d.leaseTools = append(d.leaseTools, ',')
+		}
+		d.leaseTools = append(d.leaseTools, t...)
 	}
 	return d, nil
 }
@@ -200,7 +232,16 @@ func (d *Daemon) Run(ctx context.Context, ln *endpoint.Listener, hurry <-chan st
 	if d.idle != nil {
 		d.idle.Stop()
 	}
+	d.leases.Close()
 	return err
+}
+
+// configure puts a configuration into force for new sessions.
+func (d *Daemon) configure(c *config.Config) {
+	d.config.Store(c)
+	d.guarded.Store(slices.ContainsFunc(c.Servers, func(s config.Server) bool {
+		return s.Guard == config.GuardWarn || s.Guard == config.GuardRefuse
+	}))
 }
 
 // exitIdle ends the daemon if it still has no connection. One that comes at this
@@ -341,97 +382,6 @@ func (d *Daemon) open() []*conn {
 		all = append(all, c)
 	}
 	return all
-}
-
-// serverFor returns the server that a session with this hello is.
-func (d *Daemon) serverFor(h Hello) (config.Server, error) {
-	cfg := d.config.Load()
-	if h.Config != "" && h.Config != cfg.Path {
-		return config.Server{}, refuse(codeNoServer, "the running daemon uses the configuration %s, and --config names %s; stop it with: %s daemon stop", cfg.Path, h.Config, d.options.Command)
-	}
-	if cfg.Broken != nil && (len(h.Servers) != 1 || !isBuiltin(h.Servers[0])) {
-		return config.Server{}, refuse(codeConfigBroken, "interlock serves no server but the built-in ones, because its configuration cannot be read: %v", cfg.Broken)
-	}
-	names := h.Servers
-	if names == nil {
-		names = cfg.Socket.Servers
-	}
-	if names == nil {
-		names = d.served()
-	}
-	if len(names) != 1 {
-		return config.Server{}, d.ambiguous(h.Servers != nil, len(names))
-	}
-	return d.server(names[0])
-}
-
-// isBuiltin reports whether the name is that of a server which every daemon has.
-func isBuiltin(name string) bool {
-	return name == config.BuiltinLocal || name == config.BuiltinInterlock
-}
-
-// ambiguous says that a session is one server and names those there are.
-func (d *Daemon) ambiguous(named bool, n int) *refusal {
-	served := d.served()
-	r := refuse(codeNoServer, "no server is configured in %s", d.config.Load().Path)
-	if len(served) > 0 {
-		verb := "configured"
-		if named {
-			verb = "asked for"
-		}
-		r = refuse(codeNoServer, "a session is one server, and %d are %s. Name one: %s connect NAME, where NAME is one of: %s",
-			n, verb, d.options.Command, strings.Join(served, ", "))
-	}
-	r.data.Servers = served
-	return r
-}
-
-// served names the servers in service, in the order of the configuration.
-func (d *Daemon) served() []string {
-	if d.config.Load().Missing {
-		return []string{config.BuiltinLocal}
-	}
-	var names []string
-	for _, s := range d.config.Load().Servers {
-		if !s.Disabled && s.Problem == nil {
-			names = append(names, s.Name)
-		}
-	}
-	return names
-}
-
-// server returns the server with the name, if it is in service.
-func (d *Daemon) server(name string) (config.Server, error) {
-	s, ok := d.config.Load().Server(name)
-	switch {
-	case ok && s.Problem != nil:
-		return s, refuse(codeNoServer, "server %q is out of service: %v", name, s.Problem)
-	case ok && s.Disabled:
-		return s, refuse(codeNoServer, "server %q is disabled in %s", name, d.config.Load().Path)
-	case ok:
-		return s, nil
-	case isBuiltin(name):
-		return config.Server{Name: name, Builtin: name}, nil
-	}
-	served := d.served()
-	r := refuse(codeNoServer, "there is no server %q in %s; there are: %s", name, d.config.Load().Path, strings.Join(served, ", "))
-	if d.config.Load().Missing {
-		r = refuse(codeNoServer, "there is no server %q: there is no configuration file %s yet; without one there is the built-in server %s", name, d.config.Load().Path, config.BuiltinLocal)
-	}
-	r.data.Servers = served
-	return s, r
-}
-
-// builtin returns the built-in server that the entry is, or nil.
-func (d *Daemon) builtin(s config.Server) *builtin.Server {
-	switch s.Builtin {
-	case config.BuiltinLocal:
-		return d.local
-	case config.BuiltinInterlock:
-		return d.own
-	default:
-		return nil
-	}
 }
 
 // welcome is the answer to the hello of a session.

@@ -60,7 +60,7 @@ func demonstrate(ctx context.Context, w io.Writer, program string) (err error) {
 		err = errors.Join(err, d.clean(context.WithoutCancel(ctx)))
 	}()
 	for _, act := range []func(context.Context) error{
-		d.start, d.connect, d.useOneID, d.useItTogether, d.leaveDirectory, d.showStatus, d.disconnect, d.stop,
+		d.start, d.connect, d.useOneID, d.useItTogether, d.takeTurns, d.leaveDirectory, d.showStatus, d.disconnect, d.stop,
 	} {
 		if err := act(ctx); err != nil {
 			return fmt.Errorf("demonstrating: %w", err)
@@ -171,7 +171,7 @@ func (d *demo) start(ctx context.Context) error {
 
 // connect connects the clients, one after the other, each with a handshake.
 func (d *demo) connect(ctx context.Context) error {
-	d.say("\nThree clients run this, in one working directory:\n$ interlock connect local\n")
+	d.say("\nThree clients run this, in one working directory:\n$ interlock connect --with-leases local\n")
 	for _, name := range []string{"anna", "ben", "carol"} {
 		c, err := startDemoClient(ctx, name, d.program, d.work, d.env)
 		if err != nil {

@@ -26,7 +26,7 @@ type demoClient struct {
 // startDemoClient starts the bridge of a client. The bridge is killed when ctx
 // ends; the caller ends it by leave or kill.
 func startDemoClient(ctx context.Context, name, program, dir string, env []string) (*demoClient, error) {
-	c := &demoClient{name: name, cmd: exec.CommandContext(ctx, program, "connect", "local")}
+	c := &demoClient{name: name, cmd: exec.CommandContext(ctx, program, "connect", "--with-leases", "local")}
 	c.cmd.Dir, c.cmd.Env = dir, env
 	c.cmd.Stderr = &c.complaints
 	c.cmd.WaitDelay = time.Second // for whoever else may hold its standard error
@@ -52,8 +52,8 @@ func (c *demoClient) file() string { return c.name + ".txt" }
 
 // demoCall is a call of a tool of the built-in server.
 type demoCall struct {
-	Name      string        `json:"name"`
-	Arguments demoArguments `json:"arguments"`
+	Name      string `json:"name"`
+	Arguments any    `json:"arguments"`
 }
 
 type demoArguments struct {
@@ -62,9 +62,13 @@ type demoArguments struct {
 }
 
 func (c demoCall) String() string {
-	text := c.Name + " " + c.Arguments.Path
-	if c.Arguments.Content != nil {
-		text += fmt.Sprintf(" %q", *c.Arguments.Content)
+	file, ok := c.Arguments.(demoArguments)
+	if !ok {
+		return c.Name
+	}
+	text := c.Name + " " + file.Path
+	if file.Content != nil {
+		text += fmt.Sprintf(" %q", *file.Content)
 	}
 	return text
 }

@@ -283,13 +283,15 @@ func TestDrainEndsTheLine(t *testing.T) {
 	s.takes("tools/call")
 	c.call("2", "write")
 	c.call("3", "mystery")
+	s.takes("tools/list")
 	c.sync(s)
 	r.stop()
 	if got := c.refusal("1"); got.Code != "draining" || got.Outcome != "unknown" {
 		t.Errorf("the call that ran: %+v", got)
 	}
-	for _, id := range []string{"2", "3"} {
-		if got := c.refusal(id); got.Code != "draining" || !strings.Contains(got.message, "nothing was sent") {
+	for range 2 {
+		m := c.recv()
+		if got := refusalIn(t, m, string(m.ID)); got.Code != "draining" || !strings.Contains(got.message, "nothing was sent") {
 			t.Errorf("a call that waited: %+v", got)
 		}
 	}

@@ -60,6 +60,7 @@ func kindOf(method []byte) kind {
 type exchange struct {
 	session.Call
 	conn  *conn
+	up    *upstream // the server that it is for
 	kind  kind
 	task  bool   // the request asks for a task, whose progress outlives the answer
 	held  bool   // frame is the exchange's own
@@ -69,15 +70,17 @@ type exchange struct {
 	token []byte
 	began time.Time
 
-	// Of a tool call: what is called, what it does, and its record, if it has one.
+	// Of a tool call: whose it is, what is called, what it does, its leases, if it
+	// has to do with any, and its record, if it has one.
+	owner string
 	tool  string
 	class string
+	turn  *turn
 	run   *recovery.Run
 
 	frame     *wire.Frame // the request, until it is forwarded
 	places    places
 	arguments wire.Span
-	meta      wire.Span
 	edits     [3]wire.Edit // room for those of the request
 	reply     [2]wire.Edit // and of the answer, which may come before the request's are done with
 
@@ -102,6 +105,19 @@ type places struct {
 	id    wire.Span
 	token wire.Span   // of the progress token, if there is one
 	cuts  []wire.Edit // members of _meta that are for the daemon only
+	epoch epochPlace
+}
+
+// epochPlace is where a call is told the epoch of its lease: nowhere if at is 0.
+type epochPlace struct {
+	at            int
+	before, after string
+}
+
+// edit puts the epoch in.
+func (p *epochPlace) edit(epoch uint64) wire.Edit {
+	text := strconv.AppendUint([]byte(p.before), epoch, 10)
+	return wire.Edit{Span: wire.Span{Start: p.at, End: p.at}, With: append(text, p.after...)}
 }
 
 // appendEdits appends the edits that give the request a number.
@@ -131,39 +147,30 @@ func (x *exchange) guard() {
 
 // giveUp settles a request that was running and leaves it without an answer.
 func (x *exchange) giveUp() {
-	if x.conn.session.Settle(&x.Call) {
+	if x.settle() {
 		x.conn.session.Answered(&x.Call)
 	}
 }
 
-// Forward sends the request to its server, which is started if it does not run.
-// A tool call whose class is not known yet waits for the server's list.
+// Forward records the request, if it is a call of a kind that is, and sends it to
+// its server, which is started if it does not run.
 func (x *exchange) Forward() {
 	defer x.guard()
-	if x.kind == kindToolCall {
-		server := x.conn.server
-		waits, ask := server.classes.hold(x)
-		if ask {
-			server.readTools(protocolMeta(x.meta.Of(x.frame.Bytes())))
-		}
-		if waits {
-			return
-		}
-	}
-	x.forward()
-}
-
-// forward records the call, if it is of a kind that is, and sends it.
-func (x *exchange) forward() {
 	x.waiting.Store(false)
 	frame := x.frame
 	x.frame = nil
 	defer frame.Release()
-	if err := x.record(frame); err != nil {
-		x.refuse(refusalOf(err))
+	err := x.admit()
+	if err == nil {
+		err = x.record(frame)
+	}
+	if err != nil {
+		r := refusalOf(err)
+		x.noteRefused(r)
+		x.refuse(r)
 		return
 	}
-	in, err := x.conn.server.take(x)
+	in, err := x.up.take(x)
 	if err != nil {
 		x.end(recovery.OutcomeNotSent, err.Error())
 		x.refuse(refusalOf(err))
@@ -172,15 +179,19 @@ func (x *exchange) forward() {
 	if x.withdrawn.Load() {
 		if in.forget(x) {
 			x.end(recovery.OutcomeNotSent, "cancelled")
-			x.conn.session.Settle(&x.Call)
+			x.settle()
 		}
 		return
 	}
 	id := strconv.AppendInt(x.decimal[:0], x.number, 10)
-	seq, err := in.link.send(frame, x.places.appendEdits(x.edits[:0], id))
+	edits := x.edits[:0]
+	if x.places.epoch.at > 0 && x.turn != nil && x.turn.use.Epoch() > 0 {
+		edits = append(edits, x.places.epoch.edit(x.turn.use.Epoch())) // before a cut at the same place
+	}
+	seq, err := in.link.send(frame, x.places.appendEdits(edits, id))
 	if errors.Is(err, wire.ErrQueueFull) && in.forget(x) {
 		x.end(recovery.OutcomeNotSent, "the server did not read its input")
-		x.refuse(deaf(x.conn.server.server.Name))
+		x.refuse(deaf(x.up.server.Name))
 		return
 	}
 	// A closed queue is that of a server that has just been lost, or is being
@@ -237,26 +248,33 @@ func (x *exchange) sayWaiting(told int) {
 func (x *exchange) Refuse(err error) {
 	defer x.conn.guard()
 	x.Drop()
-	x.answerRefusal(refusalOf(err))
+	r := refusalOf(err)
+	x.noteRefused(r)
+	x.answerRefusal(r)
 }
 
 func (x *exchange) answerRefusal(r *refusal) {
-	if r.code == codeBusy {
+	switch {
+	case r.code == codeBusy:
 		x.conn.d.counters.refusedBusy.Add(1)
+	case r.code.isLease():
+		x.conn.d.counters.refusedLeases.Add(1)
 	}
 	x.conn.sendOwn(appendRefusal(nil, x.id, x.kind == kindToolCall, x.conn.session.Era(), r))
 }
 
 // refuse settles a request that was running and answers it.
 func (x *exchange) refuse(r *refusal) {
-	if x.conn.session.Settle(&x.Call) {
+	if x.settle() {
 		x.answerRefusal(r)
 		x.conn.session.Answered(&x.Call)
 	}
 }
 
-// Drop gives back the request's frame where it has not been forwarded.
+// Drop gives back the request's frame and its place in line for leases where it has
+// not been forwarded.
 func (x *exchange) Drop() {
+	x.leave()
 	x.waiting.Store(false)
 	if x.frame != nil {
 		x.frame.Release()

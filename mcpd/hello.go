@@ -18,6 +18,9 @@ const (
 	methodAck      = "interlock/recovery.ack"
 	methodRepair   = "interlock/recovery.repair"
 	methodHistory  = "interlock/history"
+	methodLeases   = "interlock/leases"
+	methodBreak    = "interlock/leases.break"
+	methodExplain  = "interlock/leases.explain"
 )
 
 // Hello is what a bridge says of its client before the client's first frame.
@@ -37,6 +40,8 @@ type Hello struct {
 	// create files with it. Nil is 022.
 	Umask *uint32 `json:"umask,omitempty"`
 	Depth int     `json:"depth,omitempty"` // how many bridges deep the client runs
+	// Leases asks for the tools of leases beside the server's own.
+	Leases bool `json:"leases,omitempty"`
 	// Config is the configuration file that the bridge was told to use, if any.
 	Config string `json:"config,omitempty"`
 }

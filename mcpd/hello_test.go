@@ -190,7 +190,7 @@ func TestMissingConfiguration(t *testing.T) {
 	t.Parallel()
 	r := startRig(t, rigOptions{})
 	cfg := must(config.Load(filepath.Join(t.TempDir(), "config.json"), false))
-	r.d.config.Store(cfg)
+	r.d.configure(cfg)
 	_, m := r.hello(`{"protocol":1,"servers":["nope"]}`)
 	got := refusalIn(t, m, "0")
 	if want := "there is no configuration file " + cfg.Path + " yet; without one there is the built-in server local"; !strings.Contains(got.message, want) || !slices.Equal(got.Servers, []string{"local"}) {

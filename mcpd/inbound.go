@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
+	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/wire"
 	"interlock/session"
 )
@@ -60,7 +62,7 @@ func (c *conn) handleRequest(f *wire.Frame) {
 		c.sendOwn(appendRPCError(nil, env.ID.Of(b), rpcMethodNotFound, "method not found: "+string(method)+" is not for a session that is under way"))
 		return
 	}
-	x := &exchange{conn: c, kind: kindOf(method), began: time.Now(), frame: f}
+	x := &exchange{conn: c, up: c.server, kind: kindOf(method), began: time.Now(), frame: f}
 	x.places = places{id: env.ID, token: env.MetaToken, cuts: appendCuts(nil, env)}
 	x.id = append(x.id, env.ID.Of(b)...)
 	if env.MetaToken.Present() {
@@ -69,8 +71,9 @@ func (c *conn) handleRequest(f *wire.Frame) {
 	x.task = env.Task.Present()
 	switch x.kind {
 	case kindToolCall:
-		x.tool = text(env.Name.Of(b))
-		x.arguments, x.meta = env.Arguments, env.Meta
+		x.tool, x.owner = text(env.Name.Of(b)), c.session.Owner()
+		x.arguments = env.Arguments
+		c.address(x, env)
 	case kindToolList:
 		x.first = !env.Cursor.Present()
 	}
@@ -83,7 +86,7 @@ func (c *conn) handleRequest(f *wire.Frame) {
 	if env.MetaVersion.Present() && c.session.Era() == session.EraUnknown && x.kind != kindDiscover {
 		c.session.Greet(session.Stateless, statelessClient(env.Meta.Of(b)))
 	}
-	if err := c.submit(x, b); err != nil {
+	if err := c.submit(x, b); err != nil && !errors.Is(err, session.ErrCancelled) {
 		x.Refuse(err)
 	}
 }
@@ -94,6 +97,26 @@ func (c *conn) refuseBegin(x *exchange, err error) {
 		return
 	}
 	x.Refuse(err)
+}
+
+// address finds the server that a tool call is for, and what is put into it besides.
+func (c *conn) address(x *exchange, env *wire.Envelope) {
+	if tool, ok := strings.CutPrefix(x.tool, ownPrefix); ok && c.own != nil {
+		x.up, x.tool = c.own, tool
+		x.places.cuts = []wire.Edit{{Span: env.Name, With: quote(tool)}}
+		return
+	}
+	switch {
+	case x.up.server.Builtin == config.BuiltinInterlock:
+		x.places.cuts = nil // it reads the daemon's own members
+	case x.up.policy.PassEpoch && env.Meta.Present():
+		x.places.epoch = epochPlace{at: env.Meta.Start + 1, before: `"interlock/epoch":`}
+		if env.MetaKept {
+			x.places.epoch.after = ","
+		}
+	case x.up.policy.PassEpoch:
+		x.places.epoch = epochPlace{at: env.Params.Start + 1, before: `"_meta":{"interlock/epoch":`, after: "},"}
+	}
 }
 
 // submit gives a begun request its turn.
@@ -116,6 +139,8 @@ func (c *conn) submit(x *exchange, b []byte) error {
 			return nil
 		}
 		return c.session.Pass(&x.Call)
+	case kindToolCall:
+		return c.callTool(x, b)
 	case kindListen:
 		return c.session.SubmitLong(&x.Call, true)
 	case kindTaskResult:
@@ -127,11 +152,32 @@ func (c *conn) submit(x *exchange, b []byte) error {
 	case kindUnsubscribe:
 		c.server.memory.unsubscribe(string(c.env.URI.Of(b)))
 	}
-	// The reader must not wait for the disk.
-	if x.kind == kindToolCall && c.d.syncsPower && c.server.classes.of(x.tool) != classRead {
-		return c.session.SubmitApart(&x.Call)
-	}
 	return c.session.Submit(&x.Call)
+}
+
+// callTool gives a begun tool call its turn. One whose class is not known yet waits
+// for the server's list.
+func (c *conn) callTool(x *exchange, b []byte) error {
+	if x.up.server.Builtin == config.BuiltinInterlock {
+		x.class = classRead                         // of the daemon itself, which keeps its own order
+		return c.session.SubmitLong(&x.Call, false) // they take no permit, and some wait
+	}
+	rule := x.up.policy.Tool(x.tool)
+	if err := x.prepare(rule, b, &c.env); err != nil {
+		c.session.GiveUp(&x.Call, err)
+		return nil
+	}
+	waits, ask, err := x.up.classes.hold(rule, x)
+	if err != nil {
+		return err
+	}
+	if ask {
+		x.up.readTools(protocolMeta(c.env.Meta.Of(b)))
+	}
+	if !waits {
+		x.proceed()
+	}
+	return nil
 }
 
 func (c *conn) handleNotification(f *wire.Frame) {

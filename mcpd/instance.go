@@ -46,14 +46,18 @@ type instance struct {
 	mu      sync.Mutex // guards the fields below
 	pid     int
 	pending map[int64]*exchange
-	own     map[int64]*errand // the daemon's own requests
-	tokens  map[int64][]byte  // clients' progress tokens of tasks under way
-	kept    []int64           // the numbers of these, oldest first
-	last    int64
-	probe   int64    // number of a probe that was not answered in time
-	left    bool     // is being ended because its session is over
-	ended   bool     // takes nothing more
-	cause   *refusal // why it has ended or, if the daemon decided so, is being ended
+	// lingering are calls that have settled with the client while the server may
+	// still be at work on them; they keep their leases.
+	lingering map[int64]*exchange
+	own       map[int64]*errand // the daemon's own requests
+	tokens    map[int64][]byte  // clients' progress tokens of tasks under way
+	kept      []int64           // the numbers of these, oldest first
+	last      int64
+	probe     int64    // number of a probe that was not answered in time
+	left      bool     // is being ended because its session is over
+	ended     bool     // takes nothing more
+	gone      bool     // nothing of the process is left
+	cause     *refusal // why it has ended or, if the daemon decided so, is being ended
 }
 
 // enter adds a request to those the process owes an answer to and gives it its
@@ -86,9 +90,10 @@ func (in *instance) numberLocked() int64 {
 	for {
 		in.last = in.last%maxNumber + 1
 		_, taken := in.pending[in.last]
+		_, lingers := in.lingering[in.last]
 		_, own := in.own[in.last]
 		_, token := in.tokens[in.last]
-		if !taken && !own && !token {
+		if !taken && !lingers && !own && !token {
 			return in.last
 		}
 	}
@@ -169,7 +174,7 @@ func (in *instance) answeredLate(n int64, env *wire.Envelope) {
 // for the configured time.
 func (in *instance) expired(x *exchange) {
 	defer x.guard()
-	if !in.forget(x) {
+	if !in.forgetUnsettled(x, in.up.d.limits.CancelGrace+in.up.d.limits.LockDelay) {
 		return
 	}
 	in.sendCancel(x.number, "the call's deadline has passed")
@@ -196,7 +201,7 @@ func (in *instance) sendCancel(n int64, reason string) {
 }
 
 func (x *exchange) answerNoDiscover() {
-	if x.conn.session.Settle(&x.Call) {
+	if x.settle() {
 		x.conn.sendOwn(appendRPCError(nil, x.id, rpcMethodNotFound, "method not found: server/discover"))
 		x.conn.session.Answered(&x.Call)
 	}
@@ -230,7 +235,7 @@ func (in *instance) expectNoMoreLocked(x *exchange) {
 	}
 	x.timer = time.AfterFunc(in.up.d.limits.CancelGrace, func() {
 		defer x.guard()
-		if !in.forget(x) {
+		if !in.forgetUnsettled(x, in.up.d.limits.LockDelay) {
 			return
 		}
 		x.end(recovery.OutcomeCancelled, "")
@@ -308,6 +313,7 @@ func (in *instance) leave() {
 		if x.kind != kindInitialize && x.kind != kindPing && !x.cancelSent {
 			numbers = append(numbers, n)
 		}
+		in.boundLocked(x)
 	}
 	in.mu.Unlock()
 	for _, n := range numbers {
@@ -365,6 +371,7 @@ func (in *instance) lost(err error) {
 	in.own, in.tokens, in.kept = nil, nil, nil
 	in.mu.Unlock()
 
+	in.settleAll()
 	in.abandon(open...)
 	for _, e := range own {
 		e.timer.Stop()
@@ -403,6 +410,9 @@ func (in *instance) cut(cause *refusal) {
 		in.cause = cause
 	}
 	open := in.takeOpenLocked()
+	for _, x := range open {
+		in.lingerLocked(x, in.up.d.limits.CancelGrace+in.up.d.limits.LockDelay)
+	}
 	in.mu.Unlock()
 	for _, x := range open {
 		in.sendCancel(x.number, "the daemon is stopping")

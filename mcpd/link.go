@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -223,17 +222,7 @@ func (u *upstream) spec() (proc.Spec, error) {
 	for name, value := range command.Env {
 		env[name] = value
 	}
-	dir := u.place.dir
-	if dir == "" {
-		dir = u.d.home
-	}
-	if command.Dir != "" {
-		if filepath.IsAbs(command.Dir) {
-			dir = command.Dir
-		} else {
-			dir = filepath.Join(dir, command.Dir)
-		}
-	}
+	dir := u.workdir(command.Dir)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return proc.Spec{}, fmt.Errorf("its working directory %q is not there", dir)
 	}

@@ -102,6 +102,7 @@ func (in *instance) receiveAnswer(f *wire.Frame, env *wire.Envelope) {
 	}
 	if !in.finish(n, result) {
 		in.answeredLate(n, env)
+		in.settleLate(n)
 		in.stray()
 	}
 }
@@ -140,11 +141,20 @@ func (in *instance) answer(x *exchange, f *wire.Frame, env *wire.Envelope) {
 		}
 	case kindToolCall:
 		x.end(outcomeOf(b, env), "")
+		if id := x.taskOf(b, env); id != nil {
+			in.followTask(x, id)
+		}
 	}
-	if !s.Settle(&x.Call) {
+	if !x.settle() {
 		return
 	}
 	edits := append(x.reply[:0], wire.Edit{Span: env.ID, With: x.id})
+	if own := x.conn.own; own != nil && x.up != own {
+		edits = x.addOwnTools(edits, b, env)
+	}
+	if x.turn != nil && x.turn.stale != nil {
+		edits = x.warnStale(edits, b, env)
+	}
 	if x.kind == kindListen && env.SubscriptionID.Present() {
 		edits = append(edits, wire.Edit{Span: env.SubscriptionID, With: x.id})
 	}

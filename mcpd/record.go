@@ -2,11 +2,13 @@ package mcpd
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
+	"interlock/leases"
 	"interlock/mcpd/internal/config"
 	"interlock/mcpd/internal/wire"
 	"interlock/recovery"
@@ -23,22 +25,28 @@ func (x *exchange) record(frame *wire.Frame) error {
 	if d.homeLost.Load() {
 		return refuse(codeHomeLost, "the daemon's directory %s is gone or belongs to another daemon, so calls that may change something are refused; nothing was sent. Connect again.", d.options.Paths.Dir)
 	}
-	resource := x.resource()
+	resources := x.resourceTexts()
 	if x.class == classMutate && d.config.Load().RecoveryPending == config.PendingBlock {
-		if r := d.blocked(x.conn.server.server.Name, resource); r != nil {
+		if r := d.blocked(x.up.server.Name, resources); r != nil {
 			return r
 		}
 	}
-	run, err := d.journal.Begin(recovery.Intent{
+	intent := recovery.Intent{
 		ClientRequestID: string(x.id),
-		Owner:           x.conn.session.Owner(),
+		Owner:           x.owner,
 		Client:          x.conn.session.Client().Name,
-		Server:          x.conn.server.server.Name,
+		Server:          x.up.server.Name,
 		Tool:            x.tool,
 		Class:           x.class,
-		Resources:       []string{resource},
+		Resources:       resources,
 		Arguments:       x.arguments.Of(frame.Bytes()),
-	})
+	}
+	if x.turn != nil {
+		intent.Epoch = x.turn.use.Epoch()
+		waited, first := x.turn.use.Waited()
+		intent.Waited, intent.WaitedFor = waited, first.Owner
+	}
+	run, err := d.journal.Begin(intent)
 	if err != nil {
 		return unrecorded(err)
 	}
@@ -52,29 +60,22 @@ func unrecorded(err error) *refusal {
 	return refuse(codeUnwritable, "this call may change something and could not be recorded, so it was not sent: %v", err).notSent()
 }
 
-// resource is what the call changes, as far as it is known: the server's state,
-// shared by all sessions or private to this one.
-func (x *exchange) resource() string {
-	server := x.conn.server.server
-	if server.State == config.StateShared {
-		return "server:" + server.Name
-	}
-	return "session:" + x.conn.session.ID()
-}
-
-// blocked refuses a call on a resource with runs of unknown outcome that nobody
-// has acknowledged. Only runs that certainly were to change something block, and
-// those of an earlier daemon's sessions do not: their state is gone, and their ids
-// are given to others.
-func (d *Daemon) blocked(server, resource string) *refusal {
+// blocked refuses a call on resources with runs of unknown outcome that nobody has
+// acknowledged. Only runs that certainly were to change something block, and those
+// of an earlier daemon's sessions do not: their state is gone, and their ids are
+// given to others.
+func (d *Daemon) blocked(server string, resources []string) *refusal {
 	var ids []string
-	for _, run := range d.journal.PendingOn(server, func(other string) bool { return other == resource }) {
+	overlaps := func(other string) bool {
+		return slices.ContainsFunc(resources, func(r string) bool { return leases.Resource(r).Conflicts(leases.Resource(other)) })
+	}
+	for _, run := range d.journal.PendingOn(server, overlaps) {
 		ids = append(ids, run.RequestID)
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	r := refuse(codePending, "calls to %q were interrupted and nobody knows what they did (%s); nothing was sent. Somebody must look, and then run: %s daemon recovery",
+	r := refuse(codePending, "calls on what this call to %q changes were interrupted and nobody knows what they did (%s); nothing was sent. Somebody must look, and then run: %s daemon recovery",
 		server, strings.Join(ids, ", "), d.options.Command)
 	r.data.Pending = ids
 	return r
@@ -90,6 +91,7 @@ func (x *exchange) end(outcome recovery.Outcome, reason string) {
 	if x.withdrawn.Load() && outcome != recovery.OutcomeNotSent {
 		outcome = recovery.OutcomeCancelled
 	}
+	x.observe(outcome)
 	d := x.conn.d
 	if x.run != nil {
 		defer d.changed()
@@ -101,8 +103,8 @@ func (x *exchange) end(outcome recovery.Outcome, reason string) {
 	now := time.Now()
 	d.journal.Note(recovery.Call{
 		EndedAt: now.UTC(), DurationMS: float64(now.Sub(x.began).Microseconds()) / 1000,
-		OwnerID: x.conn.session.Owner(), Client: x.conn.session.Client().Name,
-		Server: x.conn.server.server.Name, Tool: x.tool, Class: x.class, Outcome: outcome, Reason: reason,
+		OwnerID: x.owner, Client: x.conn.session.Client().Name,
+		Server: x.up.server.Name, Tool: x.tool, Class: x.class, Outcome: outcome, Reason: reason,
 	})
 }
 
@@ -161,4 +163,21 @@ func outcomeOf(b []byte, env *wire.Envelope) recovery.Outcome {
 	default:
 		return recovery.OutcomeOK
 	}
+}
+
+// noteRefused keeps in the history that a call was refused for want of a lease.
+func (x *exchange) noteRefused(r *refusal) {
+	if !r.code.isLease() {
+		return
+	}
+	now := time.Now()
+	call := recovery.Call{
+		EndedAt: now.UTC(), DurationMS: float64(now.Sub(x.began).Microseconds()) / 1000,
+		OwnerID: x.owner, Client: x.conn.session.Client().Name, Server: x.up.server.Name, Tool: x.tool, Class: x.class,
+		Outcome: recovery.OutcomeNotSent, Reason: r.data.Code, Resource: r.data.Resource, WaitedMS: float64(r.waited.Microseconds()) / 1000,
+	}
+	if r.data.Holder != nil {
+		call.WaitedFor = r.data.Holder.Owner
+	}
+	x.conn.d.journal.Note(call)
 }

@@ -21,6 +21,9 @@ type Selection = recovery.Selection
 // SetError says that a selection is not exactly what is pending, and what is.
 type SetError = recovery.SetError
 
+// Call is one finished call.
+type Call = recovery.Call
+
 // HistoryAnswer is what history answers.
 type HistoryAnswer struct {
 	// Calls are finished calls, oldest first.

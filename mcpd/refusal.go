@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"interlock/mcpd/internal/policy"
+	"interlock/mcpd/internal/wire"
 	"interlock/recovery"
 	"interlock/session"
 )
@@ -37,7 +39,19 @@ const (
 	codeUnknownMethod errorCode = -31017 // no such control method
 	codeDeadline      errorCode = -31018 // the call's deadline has passed
 	codeWrongSet      errorCode = -31019 // the runs to acknowledge are not exactly the pending ones
+	codeLeaseHeld     errorCode = -31020 // somebody else has the lease, or is before in line
+	codeLeaseRequired errorCode = -31021 // the client must hold a lease, and shows none
+	codeLeaseExpired  errorCode = -31022 // the lease that the client shows has ended
+	codeLeaseNotFound errorCode = -31023 // there is no such lease
+	codeLeaseNotOwner errorCode = -31024 // it is somebody else's
+	codeLeaseInvalid  errorCode = -31025 // a name, a time or a handle is not one
+	codeLeaseBroken   errorCode = -31026 // somebody broke the lease before the call was sent
+	codeLeaseLimit    errorCode = -31027 // no more leases are given
+	codeStaleWrite    errorCode = -31028 // somebody else changed it since the client read it
 )
+
+// isLease reports whether the code is of a call that was refused for want of a lease.
+func (c errorCode) isLease() bool { return codeStaleWrite <= c && c <= codeLeaseHeld }
 
 // name is the word for the code in the data of an answer.
 func (c errorCode) name() string {
@@ -78,6 +92,26 @@ func (c errorCode) name() string {
 		return "unknown_method"
 	case codeWrongSet:
 		return "wrong_set"
+	case codeLeaseHeld:
+		return "lease_held"
+	case codeLeaseRequired:
+		return "lease_required"
+	case codeLeaseExpired:
+		return "lease_expired"
+	case codeLeaseNotFound:
+		return "lease_not_found"
+	case codeLeaseNotOwner:
+		return "lease_not_owner"
+	case codeLeaseInvalid:
+		return "lease_invalid"
+	case codeLeaseBroken:
+		return "lease_broken"
+	case codeLeaseLimit:
+		return "lease_limit"
+	case codeStaleWrite:
+		return "stale_write"
+	case rpcInvalidRequest:
+		return "invalid_request"
 	default:
 		return "internal"
 	}
@@ -95,6 +129,7 @@ type refusal struct {
 	code    errorCode
 	message string // what is wrong and what to do, one sentence or two
 	data    refusalData
+	waited  time.Duration // what the request waited for in vain
 }
 
 // refusalData is what a program can act on, in the data of an error or in
@@ -110,6 +145,14 @@ type refusalData struct {
 	Waiting      int      `json:"waiting,omitempty"`
 	Servers      []string `json:"servers,omitempty"`
 	Pending      []string `json:"pending,omitempty"`
+	// Of a lease that somebody else has.
+	Resource    string     `json:"resource,omitempty"`
+	Holder      *partyData `json:"holder,omitempty"`
+	AgeMs       int64      `json:"ageMs,omitempty"`
+	ExpiresInMs int64      `json:"expiresInMs,omitempty"` // absent while calls use it
+	Calls       int        `json:"calls,omitempty"`       // that use it
+	WaitsFor    *waitData  `json:"waitsFor,omitempty"`    // what the holder waits for itself
+	Deadlock    bool       `json:"deadlock,omitempty"`    // waiting would be in vain
 	// Set says what would have been the right set, where a wrong one was named.
 	Set *recovery.SetError `json:"set,omitempty"`
 }
@@ -142,6 +185,7 @@ func refusalOf(err error) *refusal {
 	var own *refusal
 	var busy *session.BusyError
 	var limit *session.LimitError
+	var ambiguous *wire.KeyError
 	switch {
 	case errors.As(err, &own):
 		return own
@@ -151,6 +195,10 @@ func refusalOf(err error) *refusal {
 		return r.notSent().later()
 	case errors.As(err, &limit):
 		return refuse(codeSessionLimit, "interlock has %d sessions open, its limit. Close a client, or raise limits.sessions in the configuration.", limit.Limit)
+	case isLeaseError(err):
+		return leaseRefusal(err, " Nothing was sent.").notSent()
+	case errors.As(err, &ambiguous), errors.Is(err, policy.ErrUnreadable):
+		return refuse(rpcInvalidRequest, "an argument that decides what the call changes could be read in two ways: %v", err).notSent()
 	case errors.Is(err, session.ErrDraining):
 		return refuse(codeDraining, "interlock is stopping and takes no new calls; nothing was sent. Connect again: a new daemon starts by itself.")
 	default:
@@ -168,7 +216,7 @@ func appendRefusal(dst, id []byte, toolCall bool, era session.Era, r *refusal) [
 	}
 	message := quote(r.message)
 	dst = appendAnswerStart(dst, id)
-	if !toolCall {
+	if !toolCall || r.code == rpcInvalidRequest {
 		dst = append(dst, `"error":{"code":`...)
 		dst = strconv.AppendInt(dst, int64(r.code), 10)
 		dst = append(dst, `,"message":`...)

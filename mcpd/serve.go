@@ -304,7 +304,7 @@ func (d *Daemon) reload() {
 		d.log.Error("reloading the configuration; the old one stays", zap.Error(err))
 		return
 	}
-	d.config.Store(cfg)
+	d.configure(cfg)
 	d.log.Info("configuration reloaded", zap.Int("servers", len(cfg.Servers)), zap.Int("problems", len(cfg.Problems)))
 	d.changed()
 }

@@ -224,6 +224,12 @@ func (d *Daemon) Snapshot() status.Snapshot {
 		s.Findings = append(s.Findings, f)
 	}
 	d.mu.Unlock()
+	list := d.leaseList()
+	s.Leases, s.LeasesTotal = list.Leases, len(list.Leases)
+	s.LeaseWaits, s.LeaseWaitsTotal = list.Waiting, len(list.Waiting)
+	if len(list.Leases) > 0 {
+		s.MutationLeaseOwner = list.Leases[0].Owner
+	}
 	runs, total := d.journal.Active(maxActiveRuns)
 	for _, r := range runs {
 		s.ActiveRuns = append(s.ActiveRuns, status.Run{RequestID: r.RequestID, OwnerID: r.OwnerID, StartedAt: r.StartedAt})
@@ -232,6 +238,7 @@ func (d *Daemon) Snapshot() status.Snapshot {
 	s.Findings = append(s.Findings, d.recoveryFindings()...)
 	s.Findings = append(s.Findings, configFindings(d.config.Load())...)
 	s.Findings = append(s.Findings, d.ownFindings()...)
+	s.Findings = append(s.Findings, d.waitFindings(list, time.Now())...)
 	status.SortFindings(s.Findings)
 	s.FindingsTotal = len(s.Findings)
 	return s
@@ -291,7 +298,7 @@ func (d *Daemon) countersSnapshot() status.Counters {
 	c := &d.counters
 	return status.Counters{
 		Accepted: c.accepted.Load(), RefusedPeers: c.refusedPeers.Load(), RefusedSessions: c.refusedSessions.Load(),
-		Calls: c.calls.Load(), RefusedBusy: c.refusedBusy.Load(),
+		Calls: c.calls.Load(), RefusedBusy: c.refusedBusy.Load(), RefusedLeases: c.refusedLeases.Load(),
 		DroppedFrames: c.droppedFrames.Load(), StrayAnswers: c.strayFrames.Load(), ParseErrors: c.parseErrors.Load(),
 		Panics: c.panics.Load(), Spawned: c.spawned.Load(), Exited: c.exited.Load(),
 	}

@@ -3,10 +3,12 @@ package mcpd
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/policy"
 	"interlock/mcpd/internal/wire"
 	"interlock/session"
 	"interlock/status"
@@ -25,9 +27,12 @@ type upstream struct {
 	d       *Daemon
 	conn    *conn
 	server  config.Server
+	policy  *policy.Policy
 	place   place
 	memory  memory
 	classes *classes
+	// workplace is what relative paths of calls start from.
+	workplace func() policy.Place
 
 	mu       sync.Mutex // guards the fields below
 	current  *instance  // the process that runs or starts, nil if there is none
@@ -49,7 +54,7 @@ type place struct {
 // for its own files.
 const usualUmask = 0o022
 
-func newUpstream(c *conn, s config.Server, h Hello) *upstream {
+func newUpstream(c *conn, s config.Server, p *policy.Policy, h Hello) *upstream {
 	env := h.Env
 	if env == nil {
 		env = c.d.baseEnv
@@ -58,8 +63,43 @@ func newUpstream(c *conn, s config.Server, h Hello) *upstream {
 	if h.Umask != nil {
 		umask = *h.Umask
 	}
-	p := place{dir: h.CWD, env: env, depth: h.Depth, umask: umask}
-	return &upstream{d: c.d, conn: c, server: s, place: p, classes: newClasses(s)}
+	u := &upstream{
+		d: c.d, conn: c, server: s, policy: p,
+		place: place{dir: h.CWD, env: env, depth: h.Depth, umask: umask},
+	}
+	u.classes = newClasses(p, func(classes map[string]string) { c.d.toolsSeen(s.Name, classes) })
+	u.workplace = sync.OnceValue(u.findWorkplace)
+	return u
+}
+
+// findWorkplace returns where the server works. A configuration that cannot be
+// expanded keeps the server from starting, so it matters not what is returned then.
+func (u *upstream) findWorkplace() policy.Place {
+	env := environment(u.place.env)
+	p := policy.Place{Dir: u.place.dir, Home: u.d.home}
+	if home := env["HOME"]; filepath.IsAbs(home) {
+		p.Home = home
+	}
+	if u.server.Builtin != "" {
+		return p
+	}
+	if command, err := u.server.Expand(env.lookup); err == nil {
+		p.Dir = u.workdir(command.Dir)
+	}
+	return p
+}
+
+// workdir is the working directory of the server's processes, dir being that of
+// its configuration.
+func (u *upstream) workdir(dir string) string {
+	base := u.place.dir
+	if base == "" {
+		base = u.d.home
+	}
+	if filepath.IsAbs(dir) {
+		return dir
+	}
+	return filepath.Join(base, dir)
 }
 
 // take returns the process that is to have the request, starting one where none

@@ -33,16 +33,21 @@ type Call struct {
 	Outcome    Outcome   `json:"outcome"`
 	Reason     string    `json:"reason,omitempty"`
 	RequestID  string    `json:"requestId,omitempty"` // of the run, if it was recorded
+	Epoch      uint64    `json:"epoch,omitempty"`     // of the lease it ran under
+	WaitedMS   float64   `json:"waitedMs,omitempty"`  // for its leases, and
+	WaitedFor  string    `json:"waitedFor,omitempty"` // whose they were at first
 }
 
-// callOf is the history's view of a run that ended.
-func callOf(began *Record, at time.Time, end Record) Call {
+// call is the history's view of a run that ended.
+func (r *Run) call(at time.Time, end Record) Call {
+	began := r.record()
 	return Call{
 		EndedAt:    at.UTC(),
 		DurationMS: float64(at.Sub(began.StartedAt).Microseconds()) / 1000,
 		OwnerID:    began.OwnerID, Client: began.Client, Server: began.Server, Tool: began.Tool,
 		Class: began.Class, Resource: began.Resource, Outcome: end.Outcome, Reason: end.Reason,
-		RequestID: began.RequestID,
+		RequestID: began.RequestID, Epoch: began.Epoch,
+		WaitedMS: float64(r.waited.Microseconds()) / 1000, WaitedFor: r.waitedFor,
 	}
 }
 

@@ -189,7 +189,7 @@ func (j *Journal) keepTorn(l *loaded) int64 {
 // then.
 func (j *Journal) Begin(in Intent) (*Run, error) {
 	now := j.o.Now()
-	r := &Run{j: j}
+	r := &Run{j: j, waited: in.Waited, waitedFor: clean(in.WaitedFor)}
 	r.begin = op{
 		entry: entry{kind: kindBegin, at: now.UnixNano(), run: Record{
 			RequestID:       j.newID(),
@@ -249,6 +249,9 @@ type Run struct {
 	j     *Journal
 	begin op
 	ended atomic.Bool
+
+	waited    time.Duration // for leases
+	waitedFor string
 }
 
 // record is what was written when the run began.
@@ -273,7 +276,7 @@ func (r *Run) End(outcome Outcome, reason string) error {
 		RequestID: r.ID(), Outcome: outcome, Reason: strings.ToValidUTF8(reason, ""),
 	}}}
 	err := r.j.commit(end)
-	r.j.Note(callOf(r.record(), now, end.entry.run))
+	r.j.Note(r.call(now, end.entry.run))
 	if outcome == OutcomeUnknown {
 		// A failure is kept as a problem and tried again; the journal has the run.
 		_ = r.j.saveRecovery()

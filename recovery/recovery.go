@@ -112,6 +112,10 @@ type Intent struct {
 	// Arguments are digested with a key of this directory and not kept: equal
 	// arguments give equal digests, and nothing can be guessed from one.
 	Arguments []byte
+	// Waited is how long the call waited for its leases, and WaitedFor whose they
+	// were; for the history.
+	Waited    time.Duration
+	WaitedFor string
 }
 
 // Record is one run as the recovery file holds it.

@@ -41,6 +41,7 @@ func encode(s Snapshot, limit int) ([]byte, error) {
 	s.Sessions = s.Sessions[:min(len(s.Sessions), maxListed)]
 	s.Upstreams = s.Upstreams[:min(len(s.Upstreams), maxListed)]
 	s.Leases = s.Leases[:min(len(s.Leases), maxListed)]
+	s.LeaseWaits = s.LeaseWaits[:min(len(s.LeaseWaits), maxListed)]
 	s.ActiveRuns = s.ActiveRuns[:min(len(s.ActiveRuns), maxListed)]
 	s.Findings = s.Findings[:min(len(s.Findings), maxListed)]
 	for {
@@ -68,6 +69,7 @@ func (s *Snapshot) halve() bool {
 		{sizeOf(s.Sessions), func() { s.Sessions = s.Sessions[:len(s.Sessions)/2] }},
 		{sizeOf(s.Upstreams), func() { s.Upstreams = s.Upstreams[:len(s.Upstreams)/2] }},
 		{sizeOf(s.Leases), func() { s.Leases = s.Leases[:len(s.Leases)/2] }},
+		{sizeOf(s.LeaseWaits), func() { s.LeaseWaits = s.LeaseWaits[:len(s.LeaseWaits)/2] }},
 		{sizeOf(s.ActiveRuns), func() { s.ActiveRuns = s.ActiveRuns[:len(s.ActiveRuns)/2] }},
 		{sizeOf(s.Findings), func() { s.Findings = s.Findings[:len(s.Findings)/2] }},
 	}

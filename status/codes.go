@@ -68,6 +68,9 @@ const (
 	JournalTorn         Code = "journal_torn"
 	JournalDamaged      Code = "journal_damaged"
 	StateUnwritable     Code = "state_unwritable"
+	LeaseWaitLong       Code = "lease_wait"
+	LeaseBroken         Code = "lease_broken"
+	StaleWrite          Code = "stale_write"
 )
 
 // The codes of findings about the configuration. But for the first they are those
@@ -163,6 +166,9 @@ func Codes() []CodeInfo {
 		{JournalTorn, Info, "the journal was cut short by a crash"},
 		{JournalDamaged, Failure, "the journal is damaged"},
 		{StateUnwritable, Failure, "calls cannot be recorded"},
+		{LeaseWaitLong, Warning, "calls wait long for somebody's lease"},
+		{LeaseBroken, Info, "a lease was broken by hand"},
+		{StaleWrite, Warning, "a call concerned what somebody else had just changed"},
 
 		{ConfigOutdated, Info, "the daemon has not read the configuration as it is now"},
 		{ConfigMissing, Failure, "the configuration is missing"},

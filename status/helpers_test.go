@@ -40,10 +40,15 @@ func full() Snapshot {
 			{Name: "jira", Scope: "session", State: "out of service", Findings: []Code{HTTPUnsupported}},
 		},
 		UpstreamsTotal: 2,
-		Leases:         []Lease{{Resource: "server:git", Owner: "client-1", Session: "session-1", Epoch: 7, AcquiredAt: began().Add(time.Hour), ExpiresAt: began().Add(26*time.Hour + 30*time.Second), InFlight: 1, Waiting: 3}},
+		Leases:         []Lease{{Resource: "server:git", Owner: "client-1", Session: "session-1", Client: "claude-code", Epoch: 7, AcquiredAt: began().Add(time.Hour), ExpiresAt: began().Add(26*time.Hour + 30*time.Second), InFlight: 1, Waiting: 3, ByHand: true, Ending: true}},
 		LeasesTotal:    1,
-		Limits:         Limits{256, 256, 16, 64, 256, 25000, 1, 60000, 10000, 64 << 20, 256 << 20},
-		Counters:       Counters{5, 1, 1, 1204, 2, 1, 1, 1, 1, 1, 4, 1},
+		LeaseWaits: []LeaseWait{{
+			Owner: "client-2", Session: "session-2", Client: "cursor", Resources: []string{"server:git", "file:/a"}, Since: began().Add(26 * time.Hour),
+			BlockedBy: LeaseBlocker{Resource: "server:git", Owner: "client-1", Client: "claude-code", InLine: true},
+		}},
+		LeaseWaitsTotal: 1,
+		Limits:          Limits{256, 256, 16, 64, 256, 25000, 1, 60000, 10000, 64 << 20, 256 << 20},
+		Counters:        Counters{5, 1, 1, 1204, 2, 1, 1, 1, 1, 1, 4, 1},
 		Findings: []Finding{
 			PeerNamespace.Finding("pid 101 (cursor) has another root", "start it outside its container", began()),
 			HTTPUnsupported.Finding(`server "jira" in config.json:5:14`, "start it through mcp-remote", began()),
@@ -98,6 +103,10 @@ func stressed() Snapshot {
 	s.ClientSessions = 600
 	s.Leases = numbered(400, func(i int) Lease { return Lease{Resource: long(i), Owner: "client-1"} })
 	s.LeasesTotal = 400
+	s.LeaseWaits = numbered(400, func(i int) LeaseWait {
+		return LeaseWait{Owner: long(i), Client: long(i), Resources: []string{long(i), long(i)}, BlockedBy: LeaseBlocker{Resource: long(i), Owner: long(i), Client: long(i)}}
+	})
+	s.LeaseWaitsTotal = 400
 	s.Findings = numbered(300, func(i int) Finding { return UpstreamCrashed.Finding(long(i), long(i), began()) })
 	s.FindingsTotal = 300
 	return s

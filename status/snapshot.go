@@ -61,10 +61,13 @@ type Snapshot struct {
 	UpstreamsTotal  int        `json:"upstreamsTotal"`
 	Leases          []Lease    `json:"leases"`
 	LeasesTotal     int        `json:"leasesTotal"`
-	Limits          Limits     `json:"limits"`
-	Counters        Counters   `json:"counters"`
-	Findings        []Finding  `json:"findings"`
-	FindingsTotal   int        `json:"findingsTotal"`
+	// LeaseWaits are who waits for leases, the longest first.
+	LeaseWaits      []LeaseWait `json:"leaseWaits"`
+	LeaseWaitsTotal int         `json:"leaseWaitsTotal"`
+	Limits          Limits      `json:"limits"`
+	Counters        Counters    `json:"counters"`
+	Findings        []Finding   `json:"findings"`
+	FindingsTotal   int         `json:"findingsTotal"`
 }
 
 // Run is a recorded call in flight.
@@ -140,14 +143,40 @@ type Upstream struct {
 type Lease struct {
 	Resource string `json:"resource"`
 	// Owner and Session are those of the holder.
-	Owner      string    `json:"ownerId"`
-	Session    string    `json:"sessionId"`
+	Owner   string `json:"ownerId"`
+	Session string `json:"sessionId"`
+	// Client is what the holder's client calls itself.
+	Client     string    `json:"client,omitempty"`
 	Epoch      uint64    `json:"epoch"`
 	AcquiredAt time.Time `json:"acquiredAt"`
 	ExpiresAt  time.Time `json:"expiresAt"`
-	// InFlight counts calls under the lease, Waiting those in line for it.
+	// InFlight counts calls under the lease, Waiting those next in line for it.
 	InFlight int `json:"inFlight"`
 	Waiting  int `json:"waiting"`
+	// ByHand is true for a lease that its owner acquired, false for one that was
+	// taken for a call. Ending is true for one that was released under a call.
+	ByHand bool `json:"byHand"`
+	Ending bool `json:"ending,omitempty"`
+}
+
+// LeaseWait is who waits for leases.
+type LeaseWait struct {
+	Owner     string    `json:"ownerId"`
+	Session   string    `json:"sessionId"`
+	Client    string    `json:"client,omitempty"`
+	Resources []string  `json:"resources"`
+	Since     time.Time `json:"since"`
+	// BlockedBy has the lease that is waited for or, if InLine, only an earlier
+	// place in the line for one.
+	BlockedBy LeaseBlocker `json:"blockedBy"`
+}
+
+// LeaseBlocker is what somebody waits for.
+type LeaseBlocker struct {
+	Resource string `json:"resource"`
+	Owner    string `json:"ownerId"`
+	Client   string `json:"client,omitempty"`
+	InLine   bool   `json:"inLine,omitempty"`
 }
 
 // Limits are the limits that the daemon runs with. A limit of 0 is none.
@@ -216,12 +245,23 @@ func (s Snapshot) canonical() Snapshot {
 		return u
 	})
 	s.Leases = convert(s.Leases, func(l Lease) Lease {
-		l.Resource, l.Owner = clip(l.Resource, maxPath), clip(l.Owner, maxName)
+		l.Resource, l.Owner, l.Client = clip(l.Resource, maxPath), clip(l.Owner, maxName), clip(l.Client, maxName)
 		l.AcquiredAt, l.ExpiresAt = l.AcquiredAt.UTC(), l.ExpiresAt.UTC()
 		return l
 	})
+	s.LeaseWaits = convert(s.LeaseWaits, LeaseWait.canonical)
 	s.Findings = convert(s.Findings, Finding.canonical)
 	return s
+}
+
+// maxResources bounds the resources that are listed of one who waits.
+const maxResources = 8
+
+func (w LeaseWait) canonical() LeaseWait {
+	w.Owner, w.Client, w.Since = clip(w.Owner, maxName), clip(w.Client, maxName), w.Since.UTC()
+	w.Resources = convert(w.Resources[:min(len(w.Resources), maxResources)], func(r string) string { return clip(r, maxPath) })
+	w.BlockedBy.Resource, w.BlockedBy.Owner, w.BlockedBy.Client = clip(w.BlockedBy.Resource, maxPath), clip(w.BlockedBy.Owner, maxName), clip(w.BlockedBy.Client, maxName)
+	return w
 }
 
 // convert applies f to each element of a copy of list, which is never nil.

@@ -77,14 +77,55 @@ func WriteText(w io.Writer, s Snapshot, now time.Time) error {
 		return []string{u.Name, u.Scope, u.State, pid, strconv.Itoa(u.Sessions), strconv.Itoa(u.InFlight), strconv.Itoa(u.Restarts), running}
 	}))
 	more(&b, len(s.Upstreams), s.UpstreamsTotal)
-	table(&b, []string{"LEASE", "OWNER", "EPOCH", "CALLS", "WAITING", "ENDS IN"}, rows(s.Leases, func(l Lease) []string {
-		return []string{l.Resource, l.Owner, strconv.FormatUint(l.Epoch, 10), strconv.Itoa(l.InFlight), strconv.Itoa(l.Waiting), span(l.ExpiresAt.Sub(now))}
-	}))
+	writeLeases(&b, s.Leases, now)
 	more(&b, len(s.Leases), s.LeasesTotal)
+	writeWaits(&b, s.LeaseWaits, now)
+	more(&b, len(s.LeaseWaits), s.LeaseWaitsTotal)
 	writeFindings(&b, s.Findings)
 	more(&b, len(s.Findings), s.FindingsTotal)
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// LeaseList is who has which lease, and who waits for one.
+type LeaseList struct {
+	Leases  []Lease     `json:"leases"`
+	Waiting []LeaseWait `json:"waiting"`
+}
+
+// WriteText writes the list as people read it. The text is safe on a terminal.
+func (l LeaseList) WriteText(w io.Writer, now time.Time) error {
+	var b bytes.Buffer
+	writeLeases(&b, l.Leases, now)
+	writeWaits(&b, l.Waiting, now)
+	if len(l.Leases)+len(l.Waiting) == 0 {
+		b.WriteString("Nobody has a lease.\n")
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func writeLeases(b *bytes.Buffer, list []Lease, now time.Time) {
+	table(b, []string{"LEASE", "OWNER", "CLIENT", "EPOCH", "HOW", "CALLS", "HELD FOR", "ENDS IN"}, rows(list, func(l Lease) []string {
+		how, ends := "call", span(l.ExpiresAt.Sub(now))
+		if l.ByHand {
+			how = "by hand"
+		}
+		if l.InFlight > 0 {
+			ends = "in use"
+		}
+		return []string{l.Resource, l.Owner, l.Client, strconv.FormatUint(l.Epoch, 10), how, strconv.Itoa(l.InFlight), age(l.AcquiredAt, now), ends}
+	}))
+}
+
+func writeWaits(b *bytes.Buffer, list []LeaseWait, now time.Time) {
+	table(b, []string{"WAITS FOR", "OWNER", "CLIENT", "BEHIND", "FOR"}, rows(list, func(w LeaseWait) []string {
+		behind := w.BlockedBy.Owner + prefixed(" ", w.BlockedBy.Client)
+		if w.BlockedBy.InLine {
+			behind += ", in line"
+		}
+		return []string{strings.Join(w.Resources, ", "), w.Owner, w.Client, behind, age(w.Since, now)}
+	}))
 }
 
 // WriteDoctorText writes a doctor's answer as people read it: the verdict, and

@@ -8,6 +8,7 @@ import (
 
 func newConnect(place *mcpd.Place, std streams) *cobra.Command {
 	var project string
+	var withLeases bool
 	c := &cobra.Command{
 		Use:   "connect [NAME]",
 		Short: "Connect an MCP client on stdin and stdout to a server of the daemon",
@@ -27,7 +28,7 @@ The server runs in the working directory and the environment of this command.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			o := mcpd.BridgeOptions{Place: *place, Project: project, Stdin: std.in, Stdout: std.out, Stderr: std.err}
+			o := mcpd.BridgeOptions{Place: *place, Project: project, WithLeases: withLeases, Stdin: std.in, Stdout: std.out, Stderr: std.err}
 			if len(args) == 1 {
 				o.Server = args[0]
 			}
@@ -35,5 +36,6 @@ The server runs in the working directory and the environment of this command.`,
 		},
 	}
 	c.Flags().StringVar(&project, "project", "", "project `directory` (default $CLAUDE_PROJECT_DIR, or the git work tree)")
+	c.Flags().BoolVar(&withLeases, "with-leases", false, "add the tools of leases, interlock__lease_…, to the server's own")
 	return c
 }

@@ -25,7 +25,7 @@ func newDaemon(place *mcpd.Place, std streams) *cobra.Command {
 	c.AddCommand(
 		newServe(place, std), newStart(place, std), newStop(place, std), newRestart(place, std),
 		newStatus(place, std), newDoctor(place, std), newLogs(place, std), newHistory(place, std),
-		newRecovery(place, std), newUnit(place, std),
+		newRecovery(place, std), newLeases(place, std), newUnit(place, std),
 	)
 	return c
 }

@@ -49,12 +49,12 @@ arguments nor results, and keeps about the last ten thousand calls.`,
 func writeHistory(w io.Writer, answer mcpd.HistoryAnswer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if len(answer.Calls) > 0 {
-		fmt.Fprintln(table, "ENDED\tCLIENT\tSERVER\tTOOL\tCLASS\tTOOK\tOUTCOME")
+		fmt.Fprintln(table, "ENDED\tOWNER\tCLIENT\tSERVER\tTOOL\tCLASS\tON\tTOOK\tWAITED\tOUTCOME")
 	}
 	for _, call := range answer.Calls {
 		took := time.Duration(call.DurationMS * float64(time.Millisecond)).Round(100 * time.Microsecond)
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%v\t%s\n", call.EndedAt.UTC().Format(time.RFC3339),
-			cell(call.Client), cell(call.Server), cell(call.Tool), cell(call.Class), took, cell(string(call.Outcome)))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%v\t%s\t%s\n", call.EndedAt.UTC().Format(time.RFC3339), cell(call.OwnerID),
+			cell(call.Client), cell(call.Server), cell(call.Tool), cell(call.Class), cell(call.Resource), took, waited(call), outcome(call))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -66,6 +66,26 @@ func writeHistory(w io.Writer, answer mcpd.HistoryAnswer) error {
 		fmt.Fprintf(w, "%d calls could not be recorded.\n", answer.Dropped)
 	}
 	return nil
+}
+
+// waited says how long a call waited for leases, and whose.
+func waited(call mcpd.Call) string {
+	if call.WaitedMS == 0 {
+		return "-"
+	}
+	took := time.Duration(call.WaitedMS * float64(time.Millisecond)).Round(100 * time.Microsecond)
+	if call.WaitedFor == "" {
+		return took.String()
+	}
+	return fmt.Sprintf("%v for %s", took, cell(call.WaitedFor))
+}
+
+// outcome says how a call ended, and why if that is not what calls are for.
+func outcome(call mcpd.Call) string {
+	if call.Reason == "" {
+		return cell(string(call.Outcome))
+	}
+	return cell(string(call.Outcome)) + " (" + cell(call.Reason) + ")"
 }
 
 // cell is text for one cell of a table.

@@ -25,7 +25,8 @@ To use a configured server through interlock, make "interlock connect NAME"
 its command in the client's configuration. The daemon starts by itself.`,
 		Example: `  interlock demo             see it at work; touches nothing of yours
   interlock connect memory   what a client runs in place of the server "memory"
-  interlock daemon status    who is connected, what runs`,
+  interlock daemon status    who is connected, what runs
+  interlock servers          what is known of your servers`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
@@ -41,7 +42,7 @@ its command in the client's configuration. The daemon starts by itself.`,
 	flags.StringVar(&place.Socket, "socket", "", "the daemon's socket `file`; without --dir, its parent is the directory")
 	flags.StringVar(&place.Status, "status", "", "the daemon's status `file`, where it is not in the directory")
 	flags.StringVar(&place.Config, "config", "", "the configuration `file` (default ~/.config/interlock/config.json)")
-	root.AddCommand(newConnect(&place, std), newDaemon(&place, std), newDemo(std), newVersion(std))
+	root.AddCommand(newConnect(&place, std), newDaemon(&place, std), newServers(&place, std), newDemo(std), newVersion(std))
 	return root
 }
 

@@ -133,9 +133,10 @@ func wantFile(t *testing.T, content string, path ...string) {
 
 // daemon answers for the interlock tools.
 type daemon struct {
-	status func(ctx context.Context) (json.RawMessage, error)
-	list   func(session string) (json.RawMessage, error)
-	ack    func(session string, ids []string) (json.RawMessage, error)
+	builtin.Leases // nil: no test here calls them
+	status         func(ctx context.Context) (json.RawMessage, error)
+	list           func(session string) (json.RawMessage, error)
+	ack            func(session string, ids []string) (json.RawMessage, error)
 }
 
 func (d daemon) Status(ctx context.Context) (json.RawMessage, error) { return d.status(ctx) }

@@ -19,6 +19,7 @@ type Daemon interface {
 	RecoveryList(ctx context.Context, session string) (json.RawMessage, error)
 	// RecoveryAck acknowledges exactly the pending calls with these ids.
 	RecoveryAck(ctx context.Context, session string, ids []string) (json.RawMessage, error)
+	Leases
 }
 
 // InterlockOptions are the settings of [NewInterlock].
@@ -29,12 +30,12 @@ type InterlockOptions struct {
 	OnPanic func(string)
 }
 
-// NewInterlock returns the server of the daemon's own tools, named interlock: daemon_status, recovery_list and recovery_ack.
+// NewInterlock returns the server of the daemon's own tools, named interlock: daemon_status, recovery_list, recovery_ack and those of [Leases].
 func NewInterlock(d Daemon, o InterlockOptions) (*Server, error) {
 	if d == nil {
 		return nil, errors.New("making the interlock server: no daemon given")
 	}
-	return newServer("interlock", o.Version, o.OnPanic,
+	return newServer("interlock", o.Version, o.OnPanic, append(leaseTools(d),
 		tool("daemon_status", "Daemon status",
 			"Shows the interlock daemon's status: its sessions, servers, leases and limits.",
 			noArguments, reads(), daemonStatus(d)),
@@ -44,7 +45,7 @@ func NewInterlock(d Daemon, o InterlockOptions) (*Server, error) {
 		tool("recovery_ack", "Acknowledge calls with unknown outcome",
 			"Acknowledges calls with unknown outcome after their effects were checked. The ids must be exactly those that recovery_list shows.",
 			recoveryAckArguments, replaces(), recoveryAck(d)),
-	), nil
+	)...), nil
 }
 
 const (
@@ -88,10 +89,22 @@ func recoveryAck(d Daemon) server.ToolHandlerFunc {
 	}
 }
 
+// Refusal is an error with something in it that a program can act on.
+type Refusal interface {
+	error
+	// Data is a JSON object, for _meta "interlock/error" of the result.
+	Data() json.RawMessage
+}
+
 // document is a tool result that carries a JSON object, as text for clients that know nothing else and as structured content.
 func document(doc json.RawMessage, err error) *mcp.CallToolResult {
 	if err != nil {
-		return mcp.NewToolResultError(err.Error())
+		result := mcp.NewToolResultError(err.Error())
+		var refusal Refusal
+		if errors.As(err, &refusal) {
+			result.Meta = &mcp.Meta{AdditionalFields: map[string]any{"interlock/error": refusal.Data()}}
+		}
+		return result
 	}
 	result := mcp.NewToolResultText(string(doc))
 	if bytes.HasPrefix(bytes.TrimSpace(doc), []byte("{")) {

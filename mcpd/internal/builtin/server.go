@@ -14,6 +14,7 @@ import (
 // Server is one of the daemon's own MCP servers, shared by all sessions and safe for concurrent use.
 type Server struct {
 	mcp     *server.MCPServer
+	tools   []mcp.Tool
 	onPanic func(string)
 	// files says where the file tools may write. Nil for a server whose tools need no directory.
 	files *writePolicy
@@ -27,7 +28,29 @@ func newServer(name, version string, onPanic func(string), tools ...server.Serve
 	if onPanic == nil {
 		onPanic = func(string) {}
 	}
-	return &Server{mcp: s, onPanic: onPanic}
+	all := make([]mcp.Tool, len(tools))
+	for i, t := range tools {
+		all[i] = t.Tool
+	}
+	return &Server{mcp: s, tools: all, onPanic: onPanic}
+}
+
+// ListTools returns the descriptions of the tools that keep says yes to, as MCP's
+// tools/list has them, with prefix before each name.
+func (s *Server) ListTools(prefix string, keep func(name string) bool) ([]json.RawMessage, error) {
+	var list []json.RawMessage
+	for _, t := range s.tools {
+		if !keep(t.Name) {
+			continue
+		}
+		t.Name = prefix + t.Name
+		b, err := json.Marshal(t)
+		if err != nil {
+			return nil, fmt.Errorf("describing tool %q: %w", t.Name, err)
+		}
+		list = append(list, b)
+	}
+	return list, nil
 }
 
 // Open starts a session. The id must be unique among the open sessions of this server. The directory is where the file tools work; without one, or with one that cannot be
