@@ -57,6 +57,10 @@ func marksOf(command string, args []string) []mark {
 	switch name {
 	case "env":
 		return marksOfEnv(args)
+	case "cmd":
+		if rest := after(args, "/c"); len(rest) > 0 {
+			return marksOf(rest[0], rest[1:])
+		}
 	case "npx", "bunx", "pnpx":
 		return npmMarks(args)
 	case "npm", "pnpm", "yarn", "bun":
@@ -86,7 +90,7 @@ func marksOf(command string, args []string) []mark {
 		}
 		if pkg := packageOfPath(arg); pkg != "" {
 			marks = append(marks, mark{npm, pkg})
-		} else if strings.Contains(arg, "/") {
+		} else if strings.ContainsAny(arg, `/\`) {
 			marks = append(marks, mark{program, programName(arg)})
 		}
 		break
@@ -96,8 +100,11 @@ func marksOf(command string, args []string) []mark {
 
 // marksOfEnv looks behind the assignments and options of env.
 func marksOfEnv(args []string) []mark {
-	for i, arg := range args {
-		if !strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") {
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "-u" || arg == "--unset" || arg == "-C" || arg == "--chdir":
+			i++
+		case !strings.HasPrefix(arg, "-") && !strings.Contains(arg, "="):
 			return marksOf(arg, args[i+1:])
 		}
 	}
@@ -193,7 +200,8 @@ func contains(list []string, word string) bool {
 // packageOfPath returns the npm package that a path leads into.
 func packageOfPath(file string) string {
 	const folder = "node_modules/"
-	i := strings.LastIndex(strings.ReplaceAll(file, `\`, "/"), folder)
+	file = strings.ReplaceAll(file, `\`, "/")
+	i := strings.LastIndex(file, folder)
 	if i < 0 {
 		return ""
 	}

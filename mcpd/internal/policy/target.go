@@ -167,9 +167,12 @@ const maxLinks = 40
 // physical resolves the links in a clean absolute path. Of a path that does not
 // exist yet, it resolves the part that does, and a link that leads nowhere yet.
 func physical(path string, links int) string {
-	whole, err := filepath.EvalSymlinks(path)
+	name, err := physicalAtOnce(path)
+	if errors.Is(err, errors.ErrUnsupported) {
+		name, err = filepath.EvalSymlinks(path)
+	}
 	if err == nil {
-		return whole
+		return name
 	}
 	parent := filepath.Dir(path)
 	if parent == path || links == 0 || !errors.Is(err, fs.ErrNotExist) {
