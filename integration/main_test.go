@@ -21,7 +21,7 @@ var (
 )
 
 // programs are the paths of what TestMain built. Nothing changes them after.
-var programs struct{ interlock, fakeserver, pager string }
+var programs struct{ interlock, fakeserver, pager, ledger string }
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -49,8 +49,8 @@ func TestMain(m *testing.M) {
 
 // build compiles the binary under test and the programs around it into bin.
 func build(bin string) error {
-	programs.fakeserver, programs.pager = filepath.Join(bin, "fakeserver"), filepath.Join(bin, "pager")
-	if err := goBuild(bin, "interlock/integration/fakeserver", "interlock/integration/pager"); err != nil {
+	programs.fakeserver, programs.pager, programs.ledger = filepath.Join(bin, "fakeserver"), filepath.Join(bin, "pager"), filepath.Join(bin, "ledgerserver")
+	if err := goBuild(bin, "interlock/integration/fakeserver", "interlock/integration/pager", "interlock/integration/ledgerserver"); err != nil {
 		return err
 	}
 	if slices.Equal(ways(), []way{direct}) {

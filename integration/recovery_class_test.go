@@ -63,7 +63,7 @@ func TestClasses(t *testing.T) {
 		"client lists":                {lists: true, want: annotated()},
 		"list comes late":             {flags: []string{"-listdelay", "300ms"}, want: annotated()},
 		"server refuses its list":     {flags: []string{"-list", "refuse"}, want: all},
-		"configuration":               {tools: map[string]toolRule{"write": {"read"}, "read": {"mutate"}, "plain": {"read"}}, want: ruled},
+		"configuration":               {tools: map[string]toolRule{"write": {Class: "read"}, "read": {Class: "mutate"}, "plain": {Class: "read"}}, want: ruled},
 		"annotations are not trusted": {annotations: "ignore", want: ignoring},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestOrderKept(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.oracle("-listdelay", "200ms")
-	s.Tools = map[string]toolRule{"plain": {"mutate"}, "twice": {"read"}}
+	s.Tools = map[string]toolRule{"plain": {Class: "mutate"}, "twice": {Class: "read"}}
 	r.servers["oracle"] = s
 	for round := range repeats(3, 30) {
 		c := r.open(socket, "oracle").ready()

@@ -207,6 +207,14 @@ type ownError struct {
 	RetrySafe *bool    `json:"retrySafe"`
 	Pending   []string `json:"pending"`
 
+	RetryAfterMs int64  `json:"retryAfterMs"`
+	Resource     string `json:"resource"`
+	Deadlock     bool   `json:"deadlock"`
+	Holder       *struct {
+		OwnerID string `json:"ownerId"`
+		Client  string `json:"client"`
+	} `json:"holder"`
+
 	text string // of the result
 }
 
@@ -334,6 +342,10 @@ type finishedCall struct {
 	Outcome   string `json:"outcome"`
 	RequestID string `json:"requestId"`
 	Reason    string `json:"reason"`
+	Resource  string `json:"resource"`
+	Epoch     uint64 `json:"epoch"`
+	WaitedFor string `json:"waitedFor"`
+	OwnerID   string `json:"ownerId"`
 }
 
 // history is the last n finished calls, oldest first.

@@ -66,6 +66,8 @@ type server struct {
 	Env       map[string]string `json:"env,omitempty"`
 	State     string            `json:"state,omitempty"`
 	Mutations string            `json:"mutations,omitempty"`
+	LeaseHold string            `json:"leaseHold,omitempty"`
+	Guard     string            `json:"guard,omitempty"`
 
 	Annotations string              `json:"annotations,omitempty"`
 	Tools       map[string]toolRule `json:"tools,omitempty"`
@@ -73,7 +75,9 @@ type server struct {
 
 // toolRule is what the configuration says of one tool.
 type toolRule struct {
-	Class string `json:"class"`
+	Class     string `json:"class"`
+	Resource  string `json:"resource,omitempty"`
+	LeaseHold string `json:"leaseHold,omitempty"`
 }
 
 // settings are the members of the configuration beside the servers.
@@ -87,6 +91,8 @@ type settings struct {
 type limits struct {
 	CallTimeout  string `json:"callTimeout,omitempty"`
 	CancelGrace  string `json:"cancelGrace,omitempty"`
+	LockDelay    string `json:"lockDelay,omitempty"`
+	WaitLimit    string `json:"waitLimit,omitempty"`
 	DrainTimeout string `json:"drainTimeout,omitempty"`
 	ClientCalls  int    `json:"clientCalls,omitempty"`
 	Calls        int    `json:"calls,omitempty"`
