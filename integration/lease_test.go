@@ -205,7 +205,7 @@ func TestLeaseSettles(t *testing.T) {
 				r.settings.Limits.CancelGrace, r.settings.Limits.LockDelay = grace.String(), delay.String()
 				r.servers["ledger"] = r.ledger()
 				a, b := r.open(bridge, "ledger").ready(), r.open(bridge, "ledger").ready()
-				a.sendCall("1", c.tool, r.on("x", 200))
+				a.sendCall("1", c.tool, r.on("x", 1000))
 				r.awaitBegun(c.tool, 1)
 				pid, err := strconv.Atoi(r.entries()[0].pid)
 				if err != nil {
