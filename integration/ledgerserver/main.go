@@ -29,7 +29,7 @@ func main() {
 		}
 		s.log = f
 	}
-	if err := s.serve(os.Stdin); err != nil && !errors.Is(err, io.EOF) {
+	if err := s.serve(os.Stdin); !errors.Is(err, io.EOF) {
 		log.Fatal(err)
 	}
 }
@@ -62,6 +62,7 @@ type arguments struct {
 	MS   int    `json:"ms"`
 }
 
+// serve reads messages until that fails, which is io.EOF at the end of the input.
 func (s *server) serve(input io.Reader) error {
 	lines := bufio.NewReader(input)
 	for {
