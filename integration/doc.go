@@ -32,17 +32,25 @@
 //
 //	INTERLOCK_FULL=1 go test -timeout 30m -run 'Killed|SentTwice|Recorded|Leaves|Deadline|Cancel|Torn' ./integration
 //	INTERLOCK_FULL=1 go test -timeout 2h -run 'TestLife|TestSoak' ./integration
+//	INTERLOCK_FULL=1 go test -timeout 1h -run 'Lease|LostUpdates|Transactions|Greedy|Stopped|KnownServers' ./integration
 //
 // The benchmark is a program, integration/bench. What recording adds to a call is
-// measured here, since it needs the oracle:
+// measured here, since it needs the oracle, and so is what a lease adds to that:
 //
-//	go test -run '^$' -bench RecordedCall -benchtime 20000x ./integration
+//	go test -run '^$' -bench 'RecordedCall|LeasedCall' -benchtime 20000x ./integration
 //
 // # The record
 //
 // The tests of recovery_*_test.go kill, fill, damage and cut off, and then compare what
 // the daemon has on record with what an independent server remembers:
 // integration/oracleserver, whose reader of the journal shares no code with its writer.
+//
+// # Leases
+//
+// The tests of lease*_test.go have several clients at one file by way of
+// integration/ledgerserver, a server that loses work when two of its processes are
+// at it, and keeps a log by which that is seen. integration/mirror answers with what
+// it has understood of a call, in Go and in JavaScript.
 //
 // # What every test leaves
 //

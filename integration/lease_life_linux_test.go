@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -295,6 +296,13 @@ func TestLeaseCommands(t *testing.T) {
 		if want := tool.Name != "peek"; tool.Leased != want || want && (tool.Class.Value != "mutate" || tool.Class.From != "configuration" || tool.Resources[0] != "file:{path}") {
 			t.Errorf("explained: %+v", tool)
 		}
+	}
+}
+
+func (r *rig) write(name, content string) {
+	r.t.Helper()
+	if err := os.WriteFile(r.file(name), []byte(content), 0o600); err != nil {
+		r.t.Fatal(err)
 	}
 }
 

@@ -25,13 +25,6 @@ func (r *rig) ledgerLog() string { return filepath.Join(r.dir, "ledger.log") }
 // file is a file that ledgers work on, and arguments that name it.
 func (r *rig) file(name string) string { return filepath.Join(r.dir, name) }
 
-func (r *rig) write(name, content string) {
-	r.t.Helper()
-	if err := os.WriteFile(r.file(name), []byte(content), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
 func (r *rig) read(name string) string {
 	r.t.Helper()
 	content, err := os.ReadFile(r.file(name))
