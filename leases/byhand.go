@@ -30,7 +30,7 @@ func (t *Table) Acquire(ctx context.Context, a Acquisition) ([]Grant, error) {
 		return nil, err
 	}
 	u := &Use{Party: a.Party, table: t, ttl: a.TTL}
-	u.resources = reduce(a.Resources, func(Resource) bool { return false })
+	u.resources = reduce(a.Resources)
 	if err := t.enterByHand(u); err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -68,6 +67,7 @@ type Use struct {
 // settled or is given up.
 func (t *Table) Enter(u *Use, r Request) (granted bool, err error) {
 	u.Party, u.table, u.hold = r.Party, t, r.Hold
+	resources := reduce(r.Resources)
 	t.lock()
 	defer t.unlock()
 	for _, h := range r.Handles {
@@ -77,35 +77,27 @@ func (t *Table) Enter(u *Use, r Request) (granted bool, err error) {
 		}
 		u.shown = append(u.shown, l)
 	}
-	covered := func(res Resource) bool {
-		return slices.ContainsFunc(u.shown, func(l *lease) bool { return l.resource.Covers(res) })
+	u.resources = resources
+	if len(u.shown) > 0 {
+		u.resources = slices.DeleteFunc(slices.Clone(resources), func(res Resource) bool {
+			return slices.ContainsFunc(u.shown, func(l *lease) bool { return l.resource.Covers(res) })
+		})
 	}
-	u.resources = reduce(r.Resources, covered)
 	if r.MustHold && len(u.resources) > 0 {
 		return false, fmt.Errorf("%w: %s", ErrNotHeld, u.resources[0])
 	}
 	return t.startLocked(u)
 }
 
-// reduce returns the resources, sorted, without those that are covered or that
-// another one of them covers.
-func reduce(list []Resource, covered func(Resource) bool) []Resource {
-	if len(list) == 1 && !covered(list[0]) {
+// reduce returns the resources, sorted, without those that another one covers.
+func reduce(list []Resource) []Resource {
+	if len(list) == 1 {
 		return list
 	}
-	var out []Resource
-	for i, r := range list {
-		double := func(j int, o Resource) bool { return o.Covers(r) && (o != r || j < i) }
-		redundant := covered(r)
-		for j, o := range list {
-			redundant = redundant || j != i && double(j, o)
-		}
-		if !redundant {
-			out = append(out, r)
-		}
-	}
-	slices.SortFunc(out, func(a, b Resource) int { return strings.Compare(string(a), string(b)) })
-	return out
+	all := slices.Compact(slices.Sorted(slices.Values(list)))
+	return slices.DeleteFunc(slices.Clone(all), func(r Resource) bool {
+		return slices.ContainsFunc(all, func(o Resource) bool { return o != r && o.Covers(r) })
+	})
 }
 
 // startLocked grants a new use or lets it wait.

@@ -85,14 +85,17 @@ func actorOf(raw []byte) (string, error) {
 	return name, nil
 }
 
+// maxHandles bounds the handles that a call carries.
+const maxHandles = 64
+
 // handlesOf reads the handles that a call carries, one text or a list of texts.
 func handlesOf(raw []byte) ([]leases.Handle, error) {
 	if raw == nil {
 		return nil, nil
 	}
 	list := make([]leases.Handle, 1)
-	if json.Unmarshal(raw, &list[0]) != nil && json.Unmarshal(raw, &list) != nil {
-		return nil, refuse(codeLeaseInvalid, "_meta interlock/lease is neither a handle nor a list of handles; nothing was sent").notSent()
+	if json.Unmarshal(raw, &list[0]) != nil && json.Unmarshal(raw, &list) != nil || len(list) > maxHandles {
+		return nil, refuse(codeLeaseInvalid, "_meta interlock/lease is neither a handle nor a list of at most %d handles; nothing was sent", maxHandles).notSent()
 	}
 	return list, nil
 }

@@ -75,6 +75,9 @@ func expand(t config.Template, arguments []byte) ([]string, error) {
 				values = []string{"."} // where no directory is given, servers take their own
 			}
 		}
+		if len(texts)*len(values) > maxValues {
+			return nil, nil
+		}
 		next := make([]string, 0, len(texts)*len(values))
 		for _, text := range texts {
 			for _, value := range values {
@@ -86,7 +89,7 @@ func expand(t config.Template, arguments []byte) ([]string, error) {
 	return texts, nil
 }
 
-// maxValues bounds how many values of one argument are looked at; with more the
+// maxValues bounds how many things a template stands for in one call; with more the
 // call counts as one about anything.
 const maxValues = 256
 
