@@ -182,6 +182,9 @@ func (t tools) LeaseRelease(_ context.Context, who builtin.Caller, handle string
 	t.d.changed()
 	data := leaseDataOf(l)
 	data.Released = true
+	if !l.Ending {
+		data.ExpiresAt = time.Now().UTC()
+	}
 	return json.Marshal(data)
 }
 

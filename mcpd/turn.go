@@ -376,7 +376,7 @@ func (x *exchange) observe(outcome recovery.Outcome) {
 
 // staleRefusal says whose newer change a call would go over.
 func staleRefusal(w leases.Write, now time.Time) *refusal {
-	r := refuse(codeStaleWrite, "%s. Nothing was sent; read it again, and then decide", changedSince(w, now)).notSent()
+	r := refuse(codeStaleWrite, "%s. Nothing was sent; read it again, and then decide.", changedSince(w, now)).notSent()
 	r.data.Resource, r.data.Holder = string(w.Resource), dataOf(w.Party)
 	return r
 }

@@ -101,7 +101,7 @@ func (l LeaseList) WriteText(w io.Writer, now time.Time) error {
 	if len(l.Leases)+len(l.Waiting) == 0 {
 		b.WriteString("Nobody has a lease.\n")
 	}
-	_, err := w.Write(b.Bytes())
+	_, err := w.Write(bytes.TrimPrefix(b.Bytes(), []byte("\n"))) // that before the first table
 	return err
 }
 

@@ -58,15 +58,15 @@ func harmless() mcp.ToolAnnotation {
 	return hints
 }
 
-// The bounds of times here are those of package leases, and of the longest limits.waitLimit.
+// The bounds of times are not said in the schemas, but checked by package leases, whose errors a model understands.
 const (
 	acquireArguments = `{
 		"type": "object",
 		"properties": {
 			"resource": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "What to have for yourself: file:PATH, tree:DIRECTORY (with all below it), server:NAME (a server's shared state), or any name that agents agree on, such as release-notes. Relative paths start from your working directory."},
 			"resources": {"type": "array", "minItems": 1, "maxItems": 64, "items": {"type": "string", "minLength": 1, "maxLength": 4096}, "description": "Several resources at once, instead of resource."},
-			"ttlMs": {"type": "integer", "minimum": 100, "maximum": 900000, "description": "How long the lease lasts without a call under it, in milliseconds. Default 30000."},
-			"waitMs": {"type": "integer", "minimum": 0, "maximum": 3600000, "description": "How long to wait in line if somebody else has it, in milliseconds; at most the daemon's own limit. Default 0: not at all."}
+			"ttlMs": {"type": "integer", "description": "How long the lease lasts without a call under it, in milliseconds, from 100 to 900000. Default 30000."},
+			"waitMs": {"type": "integer", "description": "How long to wait in line if somebody else has it, in milliseconds; at most the daemon's own limit. Default 0: not at all."}
 		},
 		"additionalProperties": false
 	}`
@@ -75,7 +75,7 @@ const (
 		"type": "object",
 		"properties": {
 			"handle": {"type": "string", "minLength": 1, "maxLength": 128, "description": "The handle that lease_acquire gave."},
-			"ttlMs": {"type": "integer", "minimum": 100, "maximum": 900000, "description": "How long the lease lasts from now on without a call under it, in milliseconds. Default 30000."}
+			"ttlMs": {"type": "integer", "description": "How long the lease lasts from now on without a call under it, in milliseconds, from 100 to 900000. Default 30000."}
 		},
 		"required": ["handle"],
 		"additionalProperties": false
@@ -100,7 +100,13 @@ type leaseArguments struct {
 	Handle    string   `json:"handle"`
 }
 
-func (a *leaseArguments) ttl() time.Duration { return time.Duration(a.TTLMs) * time.Millisecond }
+func (a *leaseArguments) ttl() time.Duration { return milliseconds(a.TTLMs) }
+
+// milliseconds is a time that came as a number, which may be any.
+func milliseconds(n int64) time.Duration {
+	const most = int64(1000 * time.Hour / time.Millisecond)
+	return time.Duration(min(max(n, -most), most)) * time.Millisecond
+}
 
 // leaseTool wraps what one of the tools does.
 func leaseTool(run func(ctx context.Context, who Caller, args leaseArguments) (json.RawMessage, error)) server.ToolHandlerFunc {
@@ -125,7 +131,7 @@ func leaseTool(run func(ctx context.Context, who Caller, args leaseArguments) (j
 
 func leaseAcquire(d Leases) server.ToolHandlerFunc {
 	return leaseTool(func(ctx context.Context, who Caller, args leaseArguments) (json.RawMessage, error) {
-		a := Acquisition{Resources: args.Resources, TTL: args.ttl(), Wait: time.Duration(args.WaitMs) * time.Millisecond}
+		a := Acquisition{Resources: args.Resources, TTL: args.ttl(), Wait: milliseconds(args.WaitMs)}
 		if args.Resource != "" {
 			a.Resources, a.One = append(a.Resources, args.Resource), len(args.Resources) == 0
 		}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"interlock/mcpd/internal/config"
@@ -58,42 +59,50 @@ func marksOf(command string, args []string) []mark {
 	case "env":
 		return marksOfEnv(args)
 	case "cmd":
-		if rest := after(args, "/c"); len(rest) > 0 {
-			return marksOf(rest[0], rest[1:])
+		if i := slices.IndexFunc(args, func(arg string) bool { return strings.EqualFold(arg, "/c") }); i >= 0 && i+1 < len(args) {
+			return marksOf(args[i+1], args[i+2:])
 		}
+		return nil
 	case "npx", "bunx", "pnpx":
 		return npmMarks(args)
 	case "npm", "pnpm", "yarn", "bun":
-		if len(args) > 0 && (args[0] == "exec" || args[0] == "dlx" || args[0] == "x" || args[0] == "run") {
-			return npmMarks(args[1:])
+		options, rest := leading(args, npmValues...)
+		if len(rest) > 0 && (rest[0] == "exec" || rest[0] == "dlx" || rest[0] == "x") {
+			return npmMarks(slices.Concat(options, rest[1:]))
+		}
+		if name != "bun" {
+			return nil // a script of the folder's, whatever its name
 		}
 	case "uvx":
 		return pythonMarks(args)
-	case "pipx", "uv":
-		return pythonMarks(after(args, "run"))
-	case "docker", "podman", "nerdctl":
-		return imageMarks(after(args, "run"))
-	}
-	if strings.HasPrefix(name, "python") {
-		if module := valueOf(args, "-m"); module != "" {
-			return []mark{{python, pythonName(module)}}
+	case "pipx", "uv", "uvenv":
+		_, rest := leading(args, uvValues...)
+		if len(rest) > 0 && rest[0] == "tool" {
+			rest = rest[1:]
 		}
+		if len(rest) > 0 && rest[0] == "run" {
+			return pythonMarks(rest[1:])
+		}
+		return nil
+	case "docker", "podman", "nerdctl":
+		_, rest := leading(args, "--config", "-c", "--context", "-H", "--host", "-l", "--log-level")
+		if len(rest) > 0 && rest[0] == "container" {
+			rest = rest[1:]
+		}
+		if len(rest) > 0 && rest[0] == "run" {
+			return imageMarks(rest[1:])
+		}
+		return nil
+	}
+	if isPython(name) {
+		return scriptMarks(args)
 	}
 	marks := []mark{{program, name}}
 	if pkg := packageOfPath(command); pkg != "" {
 		marks = append(marks, mark{npm, pkg})
 	}
-	// An interpreter: the first argument that is a file says what it runs.
-	for _, arg := range args {
-		if strings.HasPrefix(arg, "-") {
-			continue
-		}
-		if pkg := packageOfPath(arg); pkg != "" {
-			marks = append(marks, mark{npm, pkg})
-		} else if strings.ContainsAny(arg, `/\`) {
-			marks = append(marks, mark{program, programName(arg)})
-		}
-		break
+	if slices.Contains([]string{"node", "nodejs", "bun", "deno", "tsx", "ts-node"}, name) {
+		marks = append(marks, scriptMarks(args)...)
 	}
 	return marks
 }
@@ -111,101 +120,167 @@ func marksOfEnv(args []string) []mark {
 	return nil
 }
 
-func npmMarks(args []string) []mark {
-	var marks []mark
-	for _, flag := range []string{"-p", "--package"} {
-		if pkg := valueOf(args, flag); pkg != "" {
-			marks = append(marks, mark{npm, npmName(pkg)})
-		}
-	}
-	if pkg := firstPlain(args, "-p", "--package", "-c", "--call", "--prefix", "--registry"); pkg != "" {
-		marks = append(marks, mark{npm, npmName(pkg)})
-	}
-	return marks
+// isPython reports whether the program is Python: python3.12, or py on Windows.
+func isPython(name string) bool {
+	version, ok := strings.CutPrefix(name, "python")
+	return name == "py" || ok && strings.Trim(version, "w.0123456789") == ""
 }
 
-func pythonMarks(args []string) []mark {
-	var marks []mark
-	if pkg := valueOf(args, "--from"); pkg != "" {
-		marks = append(marks, mark{python, pythonName(pkg)})
+// scriptMarks are those of what an interpreter runs: a module, or the first
+// argument that is a file.
+func scriptMarks(args []string) []mark {
+	options, rest := leading(args, "-m", "-c", "-W", "-X", "-r", "--require", "--import", "--loader", "--experimental-loader",
+		"--env-file", "-C", "--conditions", "--title", "--tsconfig")
+	if module := valueOf(options, "-m"); module != "" {
+		return moduleMarks(module)
 	}
-	first := firstPlain(args, "--from", "--spec", "--with", "--python", "-p", "--directory", "--project", "--index-url", "--env-file")
-	if strings.HasPrefix(first, "python") {
-		if module := valueOf(args, "-m"); module != "" {
-			first = module
-		}
+	if len(rest) > 1 && rest[0] == "run" { // of bun and deno
+		_, rest = leading(rest[1:])
 	}
-	if first != "" {
-		marks = append(marks, mark{python, pythonName(first)})
+	if len(rest) == 0 {
+		return nil
 	}
-	return marks
-}
-
-func imageMarks(args []string) []mark {
-	if first := firstPlain(args, "-e", "--env", "--env-file", "-v", "--volume", "--mount", "--name", "--network", "--net",
-		"-w", "--workdir", "-u", "--user", "-p", "--publish", "--platform", "--pull", "--entrypoint", "--add-host",
-		"-l", "--label", "-m", "--memory", "--cpus", "--tmpfs", "-h", "--hostname", "--security-opt", "--cap-drop", "--cap-add"); first != "" {
-		return []mark{{image, imageName(first)}}
+	file := rest[0]
+	if pkg, ok := strings.CutPrefix(file, "npm:"); ok {
+		return []mark{{npm, npmName(pkg)}}
+	}
+	if pkg := packageOfPath(file); pkg != "" {
+		return []mark{{npm, pkg}}
+	}
+	if strings.ContainsAny(file, `/\`) {
+		return []mark{{program, programName(file)}}
 	}
 	return nil
 }
 
-// after returns what follows the first word, or all if it is not there.
-func after(args []string, word string) []string {
-	for i, arg := range args {
-		if arg == word {
-			return args[i+1:]
-		}
+// moduleMarks are those of a Python module and of the packages it is in.
+func moduleMarks(module string) []mark {
+	var marks []mark
+	for module != "" {
+		marks = append(marks, mark{python, pythonName(module)})
+		module = module[:max(strings.LastIndexByte(module, '.'), 0)]
 	}
-	return args
+	return marks
 }
 
-// valueOf returns the value of an option, given as --name value or --name=value.
-func valueOf(args []string, name string) string {
-	for i, arg := range args {
-		if arg == name && i+1 < len(args) {
-			return args[i+1]
-		}
-		if value, ok := strings.CutPrefix(arg, name+"="); ok {
-			return value
-		}
+// Options of npm and its like, of uv and its like, and of docker run, that take a
+// value, where it may come as an argument of its own.
+var (
+	npmValues = []string{
+		"-p", "--package", "-c", "--call", "--prefix", "--registry", "--cache", "--userconfig", "-w", "--workspace",
+		"--loglevel", "--node-options", "--script-shell", "--dir", "--filter", "-F", "--cwd",
 	}
-	return ""
+	uvValues = []string{
+		"-m", "--module", "--from", "--spec", "--with", "-w", "--with-editable", "--with-requirements", "--extra", "--group", "--package",
+		"--python", "-p", "--directory", "--project", "--index", "--default-index", "--index-url", "-i", "--extra-index-url", "--find-links",
+		"-f", "--refresh-package", "--cache-dir", "--config-file", "--env-file", "-c", "--constraints", "--overrides", "--pip-args", "--suffix",
+	}
+	dockerValues = []string{
+		"-e", "--env", "--env-file", "-v", "--volume", "--volumes-from", "--volume-driver", "--mount", "--name", "--network", "--net",
+		"--network-alias", "--net-alias", "-w", "--workdir", "-u", "--user", "--userns", "--group-add", "-p", "--publish", "--expose",
+		"--platform", "--pull", "--entrypoint", "--add-host", "-l", "--label", "--label-file", "--annotation", "-m", "--memory",
+		"--memory-swap", "--memory-reservation", "-c", "--cpu-shares", "--cpus", "--cpuset-cpus", "--gpus", "--device", "--shm-size",
+		"--pids-limit", "--ulimit", "--sysctl", "--tmpfs", "-h", "--hostname", "--domainname", "--dns", "--dns-search", "--ip", "--link",
+		"--ipc", "--pid", "--uts", "--cgroupns", "--cgroup-parent", "--runtime", "--restart", "--stop-signal", "--stop-timeout",
+		"--security-opt", "--cap-drop", "--cap-add", "--log-driver", "--log-opt", "--cidfile", "-a", "--attach", "--detach-keys",
+		"--storage-opt", "--health-cmd", "--secret",
+	}
+)
+
+// npmMarks are those of the packages named, or else of what is a package where
+// none is.
+func npmMarks(args []string) []mark {
+	options, rest := leading(args, npmValues...)
+	if pkgs := valuesOfOption(options, "-p", "--package"); len(pkgs) > 0 {
+		var marks []mark
+		for _, pkg := range pkgs {
+			marks = append(marks, mark{npm, npmName(pkg)})
+		}
+		return marks
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	return []mark{{npm, npmName(rest[0])}}
 }
 
-// firstPlain returns the first argument that is neither an option nor the value of
-// one of those that take one.
-func firstPlain(args []string, takeValue ...string) string {
+// pythonMarks are those of the distribution named, or else of the program, whose
+// name is that of its distribution unless another is named.
+func pythonMarks(args []string) []mark {
+	options, rest := leading(args, uvValues...)
+	if module := valueOf(options, "-m", "--module"); module != "" {
+		return moduleMarks(module)
+	}
+	from := valueOf(options, "--from", "--spec")
+	switch {
+	case from != "" && !strings.ContainsAny(from, `/\`):
+		return []mark{{python, pythonName(from)}}
+	case len(rest) == 0:
+		return nil
+	case strings.ContainsAny(rest[0], `/\`):
+		return []mark{{program, programName(rest[0])}}
+	case isPython(programName(rest[0])):
+		return scriptMarks(rest[1:])
+	}
+	return []mark{{python, pythonName(rest[0])}}
+}
+
+func imageMarks(args []string) []mark {
+	_, rest := leading(args, dockerValues...)
+	if len(rest) == 0 {
+		return nil
+	}
+	return []mark{{image, imageName(rest[0])}}
+}
+
+// leading splits arguments before the first that is neither an option nor the value
+// of one of those that take one. What comes after it is that program's own.
+func leading(args []string, takeValue ...string) (options, rest []string) {
 	for i := 0; i < len(args); i++ {
-		switch {
-		case contains(takeValue, args[i]):
+		switch arg := args[i]; {
+		case arg == "--":
+			return args[:i:i], args[i+1:]
+		case slices.Contains(takeValue, arg):
 			i++
-		case args[i] == "--" || strings.HasPrefix(args[i], "-"):
-		default:
-			return args[i]
+		case !strings.HasPrefix(arg, "-"):
+			return args[:i:i], args[i:]
 		}
+	}
+	return args, nil
+}
+
+// valueOf returns the first value of an option by any of its names.
+func valueOf(options []string, names ...string) string {
+	if values := valuesOfOption(options, names...); len(values) > 0 {
+		return values[0]
 	}
 	return ""
 }
 
-func contains(list []string, word string) bool {
-	for _, w := range list {
-		if w == word {
-			return true
+// valuesOfOption returns all values of an option, given as --name value or
+// --name=value.
+func valuesOfOption(options []string, names ...string) (values []string) {
+	for i, arg := range options {
+		for _, name := range names {
+			if value, ok := strings.CutPrefix(arg, name+"="); ok {
+				values = append(values, value)
+			} else if arg == name && i+1 < len(options) {
+				values = append(values, options[i+1])
+			}
 		}
 	}
-	return false
+	return values
 }
 
 // packageOfPath returns the npm package that a path leads into.
 func packageOfPath(file string) string {
 	const folder = "node_modules/"
-	file = strings.ReplaceAll(file, `\`, "/")
-	i := strings.LastIndex(file, folder)
+	file = "/" + strings.ToLower(strings.ReplaceAll(file, `\`, "/"))
+	i := strings.LastIndex(file, "/"+folder)
 	if i < 0 {
 		return ""
 	}
-	parts := strings.Split(file[i+len(folder):], "/")
+	parts := strings.Split(file[i+1+len(folder):], "/")
 	if strings.HasPrefix(parts[0], "@") && len(parts) > 1 {
 		return parts[0] + "/" + parts[1]
 	}
@@ -215,20 +290,27 @@ func packageOfPath(file string) string {
 	return parts[0]
 }
 
-// npmName drops a version: @scope/name@1.2.3 is @scope/name.
+// npmName drops a version: @scope/name@1.2.3 is @scope/name. What stands for
+// another package (name@npm:other@1) is the other.
 func npmName(spec string) string {
-	if i := strings.LastIndexByte(spec, '@'); i > 0 {
-		spec = spec[:i]
+	if len(spec) > 1 {
+		name, version, _ := strings.Cut(spec[1:], "@")
+		if other, ok := strings.CutPrefix(version, "npm:"); ok {
+			return npmName(other)
+		}
+		spec = spec[:1] + name
 	}
 	return strings.ToLower(spec)
 }
 
-// pythonName drops versions and extras, and writes a name as PEP 503 does.
+// pythonName drops versions and extras, and writes a name as PEP 503 does. A dot
+// does not end a name: awslabs.core-mcp-server is one of many.
 func pythonName(spec string) string {
-	if i := strings.IndexAny(spec, "=<>!~@[ ;."); i > 0 {
+	if i := strings.IndexAny(spec, "=<>!~@[ ;"); i > 0 {
 		spec = spec[:i]
 	}
-	return strings.ReplaceAll(strings.ToLower(spec), "_", "-")
+	parts := strings.FieldsFunc(strings.ToLower(spec), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
+	return strings.Join(parts, "-")
 }
 
 // programName is the name of an executable without its folder and the endings of
