@@ -600,6 +600,17 @@ func TestMaxRequests(t *testing.T) {
 	a.served(s, "2", "peek")
 }
 
+// TestCallWithoutAnID is sent to nobody: there would be no lease and no record of it.
+func TestCallWithoutAnID(t *testing.T) {
+	t.Parallel()
+	r, a, s := startSession(t, rigOptions{config: sharedServer("")})
+	a.send(`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"write"}}`)
+	a.sync(s)
+	if n := r.d.counters.strayFrames.Load(); n != 1 {
+		t.Errorf("%d stray frames", n)
+	}
+}
+
 // TestDrainWhileWaiting answers a call that waits for a lease when the daemon ends.
 func TestDrainWhileWaiting(t *testing.T) {
 	t.Parallel()

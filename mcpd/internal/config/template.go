@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"unicode"
 )
@@ -62,8 +61,8 @@ func ParseTemplate(text string) (Template, error) {
 			break
 		}
 		name, after, closed := strings.Cut(after, "}")
-		if !closed || name == "" || strings.Contains(name, "{") {
-			return t, fmt.Errorf("a { in it is not followed by the name of an argument and a }")
+		if !closed || name == "" || strings.Contains(name, "{") || strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII }) {
+			return t, errors.New("a { in it is not followed by the name of an argument, in ASCII, and a }")
 		}
 		t.Parts = append(t.Parts, Part{Argument: name})
 		rest = after

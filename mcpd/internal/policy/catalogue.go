@@ -4,19 +4,27 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"interlock/mcpd/internal/config"
+	"interlock/mcpd/internal/wire"
 )
 
 //go:embed catalogue.json
 var catalogueJSON []byte
 
-// Catalogue is what is known of well-known servers. It is not changed after [Load]
-// returns it.
+// Catalogue is what is known of well-known servers. Of each it keeps the text, and
+// reads it when the server is met for the first time: a daemon meets few of them.
 type Catalogue struct {
-	entries []*Entry
-	by      map[mark]*Entry
+	entries []*page
+	by      map[mark]*page
+}
+
+// page is an entry that may not have been read yet.
+type page struct {
+	name string
+	read func() (*Entry, error)
 }
 
 // Entry is what is known of one server.
@@ -100,25 +108,55 @@ func (t *templates) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Load reads the embedded catalogue. An error is a fault of the program.
+// Load finds out what the embedded catalogue has. An error is a fault of the program.
 func Load() (*Catalogue, error) {
-	var file struct {
-		Servers []*Entry `json:"servers"`
-	}
-	if err := json.Unmarshal(catalogueJSON, &file); err != nil {
+	list, err := wire.Member(catalogueJSON, "servers")
+	if err != nil {
 		return nil, fmt.Errorf("reading the embedded catalogue: %w", err)
 	}
-	c := &Catalogue{entries: file.Servers, by: make(map[mark]*Entry)}
-	for _, e := range c.entries {
-		for _, m := range e.Match.marks() {
-			if other := c.by[m]; other != nil && other != e {
-				return nil, fmt.Errorf("reading the embedded catalogue: %q and %q are both found by %v", e.Name, other.Name, m)
+	var texts [][]byte // of the entries, in the program's own data
+	wire.Elements(list.Of(catalogueJSON), func(text []byte) bool {
+		texts = append(texts, text)
+		return true
+	})
+	c := &Catalogue{by: make(map[mark]*page)}
+	for _, text := range texts {
+		var head struct {
+			Name  string
+			Match Matches
+		}
+		if err := json.Unmarshal(text, &head); err != nil {
+			return nil, fmt.Errorf("reading the embedded catalogue: %w", err)
+		}
+		p := &page{head.Name, sync.OnceValues(func() (*Entry, error) { return readEntry(text) })}
+		c.entries = append(c.entries, p)
+		for _, m := range head.Match.marks() {
+			if other := c.by[m]; other != nil && other != p {
+				return nil, fmt.Errorf("reading the embedded catalogue: %q and %q are both found by %v", p.name, other.name, m)
 			}
-			c.by[m] = e
+			c.by[m] = p
 		}
 	}
 	return c, nil
 }
 
+func readEntry(text []byte) (*Entry, error) {
+	e := new(Entry)
+	if err := json.Unmarshal(text, e); err != nil {
+		return nil, fmt.Errorf("reading an entry of the embedded catalogue: %w", err)
+	}
+	return e, nil
+}
+
 // Entries returns all entries, in the order of the file.
-func (c *Catalogue) Entries() []*Entry { return c.entries }
+func (c *Catalogue) Entries() ([]*Entry, error) {
+	all := make([]*Entry, len(c.entries))
+	for i, p := range c.entries {
+		e, err := p.read()
+		if err != nil {
+			return nil, err
+		}
+		all[i] = e
+	}
+	return all, nil
+}

@@ -14,7 +14,11 @@ import (
 // TestCatalogue holds every entry to what an entry is.
 func TestCatalogue(t *testing.T) {
 	names := make(map[string]bool)
-	for _, e := range load(t).Entries() {
+	entries, err := load(t).Entries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
 		if e.Name == "" || names[e.Name] || e.Source == "" || e.Checked == "" || !strings.HasSuffix(e.Why, ".") {
 			t.Errorf("entry %q: source %q, checked %q, why %q", e.Name, e.Source, e.Checked, e.Why)
 		}

@@ -3,6 +3,7 @@ package policy
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"interlock/mcpd/internal/config"
@@ -64,7 +65,7 @@ func (c *Catalogue) For(s config.Server, l config.Limits) *Policy {
 		known = new(Entry)
 	}
 	state, instances := known.State, known.Instances
-	if slices.ContainsFunc(known.PrivateWith, func(arg string) bool { return slices.Contains(s.Args, arg) }) {
+	if slices.ContainsFunc(known.PrivateWith, func(flag string) bool { return given(s.Args, flag) }) {
 		state, instances = config.StatePrivate, config.InstancesMany
 	}
 	p := &Policy{
@@ -89,6 +90,14 @@ func (c *Catalogue) For(s config.Server, l config.Limits) *Policy {
 		}
 	}
 	return p
+}
+
+// given reports whether a flag is among arguments, and not as one that is off.
+func given(args []string, flag string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool {
+		value, ok := strings.CutPrefix(arg, flag+"=")
+		return arg == flag || ok && value != "false"
+	})
 }
 
 // tool merges what configuration and catalogue say of a tool.

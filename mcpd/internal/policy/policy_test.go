@@ -23,7 +23,9 @@ func TestPrecedence(t *testing.T) {
 				"git_add": {"class": "read"}, "git_commit": {"resource": "x"}, "git_log": {"leaseHold": "4s"}, "new": {"class": "unknown"}}},
 		"memory": {"command": "npx", "args": ["@modelcontextprotocol/server-memory"]},
 		"browser": {"command": "npx", "args": ["@playwright/mcp"]},
-		"isolated": {"command": "npx", "args": ["@playwright/mcp", "--isolated"]}`)
+		"isolated": {"command": "npx", "args": ["@playwright/mcp", "--isolated"]},
+		"isolated=true": {"command": "npx", "args": ["@playwright/mcp", "--isolated=true"]},
+		"isolated=false": {"command": "npx", "args": ["@playwright/mcp", "--isolated=false"]}`)
 	of := func(name string) *policy.Policy { return c.For(all[name], limits) }
 
 	type said[T any] = policy.Said[T]
@@ -71,6 +73,8 @@ func TestPrecedence(t *testing.T) {
 
 	check(t, "browser", of("browser").State, said[config.State]{config.StateShared, policy.FromCatalogue})
 	check(t, "isolated", of("isolated").State, said[config.State]{config.StatePrivate, policy.FromCatalogue})
+	check(t, "isolated=true", of("isolated=true").State, said[config.State]{config.StatePrivate, policy.FromCatalogue})
+	check(t, "isolated=false", of("isolated=false").State, said[config.State]{config.StateShared, policy.FromCatalogue})
 	check(t, "isolated", of("isolated").Instances, said[config.Instances]{config.InstancesMany, policy.FromCatalogue})
 }
 

@@ -49,12 +49,16 @@ func (p Place) Targets(templates []config.Template, arguments []byte) (targets [
 				targets = append(targets, Target{Text: text})
 				continue
 			}
-			path, ok := p.Resolve(text)
+			path, ok := p.absolute(text)
 			if !ok {
 				complete = false
 				continue
 			}
-			targets = append(targets, Target{Kind: t.Kind, Text: path})
+			name := resolve(path)
+			targets = append(targets, Target{Kind: t.Kind, Text: name})
+			if other := resolveStepwise(path); other != name {
+				targets = append(targets, Target{Kind: t.Kind, Text: other})
+			}
 		}
 	}
 	return targets, complete, nil
@@ -68,10 +72,11 @@ func expand(t config.Template, arguments []byte) ([]string, error) {
 		values := []string{part.Text}
 		if part.Argument != "" {
 			var err error
-			if values, err = valuesOf(arguments, part.Argument); err != nil {
+			var given bool
+			if values, given, err = valuesOf(arguments, part.Argument); err != nil {
 				return nil, err
 			}
-			if values == nil && t.Kind == config.KindTree && len(t.Parts) == 1 {
+			if !given && t.Kind == config.KindTree && len(t.Parts) == 1 {
 				values = []string{"."} // where no directory is given, servers take their own
 			}
 		}
@@ -93,36 +98,39 @@ func expand(t config.Template, arguments []byte) ([]string, error) {
 // call counts as one about anything.
 const maxValues = 256
 
-// valuesOf returns what an argument says, as text, nil if it says nothing.
-func valuesOf(arguments []byte, name string) ([]string, error) {
+// valuesOf returns what an argument says, as text: nothing if it is not given, or
+// is given and cannot be read as text.
+func valuesOf(arguments []byte, name string) (values []string, given bool, err error) {
+	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return nil, true, nil // of such a key it cannot be told how others read it
+	}
 	span, err := wire.Member(arguments, name)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	raw := span.Of(arguments)
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	if raw[0] != '[' {
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return nil, false, nil
+	case raw[0] != '[':
 		value, ok, err := valueOfJSON(raw)
 		if !ok || err != nil {
-			return nil, err
+			return nil, true, err
 		}
-		return []string{value}, nil
+		return []string{value}, true, nil
 	}
-	var values []string
 	good := true
-	elements := func(raw []byte) bool {
-		value, ok, elementErr := valueOfJSON(raw)
-		values, err = append(values, value), elementErr
-		good = ok && len(values) <= maxValues
+	wire.Elements(raw, func(raw []byte) bool {
+		var value string
+		value, good, err = valueOfJSON(raw)
+		values = append(values, value)
+		good = good && len(values) <= maxValues
 		return good && err == nil
-	}
-	wire.Elements(raw, elements)
+	})
 	if err != nil || !good {
-		return nil, err
+		return nil, true, err
 	}
-	return values, nil
+	return values, true, nil
 }
 
 // valueOfJSON returns the text of a string or a number; numbers that are equal
@@ -140,27 +148,67 @@ func valueOfJSON(raw []byte) (text string, ok bool, err error) {
 		if err != nil {
 			return "", false, nil
 		}
+		if n == 0 {
+			n = 0 // and not -0
+		}
 		return strconv.FormatFloat(n, 'f', -1, 64), true, nil
 	}
 	return "", false, nil
 }
 
-// Resolve returns the path as the kernel would find it: absolute, clean, and
-// without links as far as it exists.
+// Resolve returns the path as programs find it: absolute, clean, and without links
+// as far as it exists.
 func (p Place) Resolve(path string) (string, bool) {
-	if path == "~" || strings.HasPrefix(path, "~/") {
-		path = filepath.Join(p.Home, path[1:])
+	path, ok := p.absolute(path)
+	if !ok {
+		return "", false
+	}
+	return resolve(path), true
+}
+
+// absolute returns the path from the root, not cleaned.
+func (p Place) absolute(path string) (string, bool) {
+	if p.Home != "" && (path == "~" || strings.HasPrefix(path, "~/")) {
+		path = p.Home + path[1:]
 	}
 	if !filepath.IsAbs(path) {
 		if p.Dir == "" {
 			return "", false
 		}
-		path = filepath.Join(p.Dir, path)
+		path = p.Dir + "/" + path
 	}
-	if strings.ContainsRune(path, 0) {
-		return "", false
+	return path, !strings.ContainsRune(path, 0)
+}
+
+// maxPath is the length of a path, in bytes, from which on no system takes it
+// (PATH_MAX in limits.h). It leads to nothing, and is only cleaned.
+const maxPath = 4096
+
+// resolve resolves an absolute path that is cleaned first, as most programs do
+// before they open a file: link/.. is where the link is.
+func resolve(path string) string {
+	clean := filepath.Clean(path)
+	if len(clean) >= maxPath {
+		return clean
 	}
-	return physical(filepath.Clean(path), maxLinks), true
+	return physical(clean, maxLinks)
+}
+
+// resolveStepwise resolves an absolute path that is not cleaned first, as the kernel
+// does: link/.. is above what the link leads to.
+func resolveStepwise(path string) string {
+	if len(path) >= maxPath || !strings.Contains(path, "..") {
+		return resolve(path)
+	}
+	at := "/"
+	for name := range strings.SplitSeq(path, "/") {
+		if name == ".." {
+			at = filepath.Dir(physical(at, maxLinks))
+		} else {
+			at = filepath.Join(at, name)
+		}
+	}
+	return physical(at, maxLinks)
 }
 
 // maxLinks bounds the links followed on the way to a file that does not exist, as
@@ -177,15 +225,18 @@ func physical(path string, links int) string {
 	if err == nil {
 		return name
 	}
-	parent := filepath.Dir(path)
-	if parent == path || links == 0 || !errors.Is(err, fs.ErrNotExist) {
+	folder := filepath.Dir(path)
+	if folder == path {
 		return path
 	}
-	if target, err := os.Readlink(path); err == nil {
-		if !filepath.IsAbs(target) {
-			target = filepath.Join(parent, target)
-		}
-		return physical(filepath.Clean(target), links-1)
+	folder = physical(folder, links)
+	path = filepath.Join(folder, filepath.Base(path))
+	target, linkErr := os.Readlink(path)
+	if linkErr != nil || links == 0 || !errors.Is(err, fs.ErrNotExist) {
+		return path
 	}
-	return filepath.Join(physical(parent, links), filepath.Base(path))
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(folder, target)
+	}
+	return physical(filepath.Clean(target), links-1)
 }

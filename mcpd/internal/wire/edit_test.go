@@ -42,8 +42,54 @@ func TestOwn(t *testing.T) {
 				if len(got.Params.Meta) != len(kept) || strings.Contains(string(out), "interlock") {
 					t.Errorf("%s\nbecomes %s", frame, out)
 				}
+				checkInsertion(t, frame, &env, len(kept))
 			}
 		}
+	}
+}
+
+// checkInsertion puts a member of the daemon's into _meta in front of those that stay,
+// which takes a comma where any do.
+func checkInsertion(t *testing.T, frame []byte, env *Envelope, kept int) {
+	t.Helper()
+	if env.MetaKept != (kept > 0) {
+		t.Errorf("%s: MetaKept is %t with %d members kept", frame, env.MetaKept, kept)
+	}
+	with := `"interlock/epoch":7`
+	if env.MetaKept {
+		with += ","
+	}
+	edits := []Edit{{Span: Span{env.Meta.Start + 1, env.Meta.Start + 1}, With: []byte(with)}}
+	for _, s := range env.Own {
+		edits = append(edits, Edit{Span: s})
+	}
+	out := Splice(nil, frame, edits)
+	var got struct {
+		Params struct {
+			Meta map[string]int `json:"_meta"`
+		}
+	}
+	if err := json.Unmarshal(out, &got); err != nil || len(got.Params.Meta) != kept+1 || got.Params.Meta["interlock/epoch"] != 7 {
+		t.Errorf("%s\nbecomes %s: %v", frame, out, err)
+	}
+}
+
+// TestMetaKept is about what no member of _meta says.
+func TestMetaKept(t *testing.T) {
+	for params, want := range map[string]bool{
+		`{}`: false, `{"_meta":{}}`: false, `{"_meta":null}`: false, `{"_meta":[1]}`: false, `{"_meta":"x"}`: false, `{"k":1}`: false,
+		`{"_meta":{ }}`: false, `{"_meta":{"":null}}`: true, `{"_meta":{"interlock":1}}`: true, `{"_meta":{"interlock/":1}}`: false,
+		`{"_meta":{"progressToken":1}}`: true, `{"_meta":{"k":{"interlock/lease":1}}}`: true, `{"x":{"_meta":{"k":1}}}`: false,
+		`{"_meta":{"interlock/lease":{"k":1},"interlock/x":[{"k":1}]}}`: false,
+	} {
+		env := Envelope{MetaKept: true} // of the frame before
+		if err := Scan([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":`+params+`}`), &env); err != nil || env.MetaKept != want {
+			t.Errorf("%s: %v, %v", params, env.MetaKept, err)
+		}
+	}
+	var env Envelope
+	if err := Scan([]byte(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"interlock/x":1,"k":2}}}`), &env); err != nil || !env.MetaKept {
+		t.Errorf("of a result: %v, %v", env.MetaKept, err)
 	}
 }
 
@@ -155,10 +201,31 @@ func TestScanTools(t *testing.T) {
 	}
 }
 
+func TestElements(t *testing.T) {
+	for array, want := range map[string]string{
+		`[]`: "", ` [ ] `: "", `[1]`: "1|", " [ 1 ,\t\"a,]\" , [2,[3]] , {\"k\":[4]} , null ] ": `1|"a,]"|[2,[3]]|{"k":[4]}|null|`,
+		`{"a":[1]}`: "", `"[1]"`: "", `1`: "", `null`: "", ``: "",
+		`[1,2`: "1|2|", `[1,}`: "1|", `[x]`: "", `[1 2]`: "1|", // as far as it is JSON
+	} {
+		got := ""
+		Elements([]byte(array), func(raw []byte) bool { got += string(raw) + "|"; return true })
+		if got != want {
+			t.Errorf("Elements(%s) = %s, want %s", array, got, want)
+		}
+	}
+	n := 0
+	Elements([]byte(`[1,2,3,4]`), func([]byte) bool { n++; return n < 2 })
+	if n != 2 {
+		t.Errorf("stopped after %d", n)
+	}
+}
+
 func TestMember(t *testing.T) {
 	for _, tt := range []struct{ object, want string }{
 		{`{"a":1,"path":"x","b":2}`, `"x"`}, {`{"paths":1}`, ""}, {`[]`, ""}, {`{}`, ""},
 		{`{"path":1,"path":1}`, "error"}, {`{"Path":1}`, "error"}, {`{"p\u0061th":1}`, "error"}, {`{"path":}`, "error"},
+		{`{"path":1,"PATH":1}`, "error"}, {`{"PATH":1,"path":1}`, "error"}, {`{"path":1,"\u0050ath":1}`, "error"}, {`{"path":1,"path\u0000":2}`, "1"},
+		{`{"x":{"path":1,"Path":2},"path":3}`, "3"}, {`{"__proto__":{"path":1}}`, ""}, {` {"path" : null } `, "null"}, {``, ""},
 	} {
 		span, err := Member([]byte(tt.object), "path")
 		got := string(span.Of([]byte(tt.object)))
