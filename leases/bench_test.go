@@ -50,6 +50,30 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
+// BenchmarkGuard is a read and a write after it, among what others have written.
+func BenchmarkGuard(b *testing.B) {
+	file := func(name string, i int) []leases.Resource {
+		return []leases.Resource{leases.Resource(fmt.Sprint("file:/home/ann/work/project/src/pkg/sub/", name, i))}
+	}
+	for name, resources := range map[string][]leases.Resource{"file": file("x", 0), "tree": {"tree:/home/ann/work"}} {
+		b.Run(name, func(b *testing.B) {
+			var g leases.Guard
+			for i := range 1000 {
+				g.Wrote(party("other"), file("y", i), 0, time.Time{})
+			}
+			p := party("a")
+			b.ReportAllocs()
+			for b.Loop() {
+				g.Read(p.Session, resources, g.Version())
+				if w, stale := g.Stale(p.Session, resources); stale {
+					b.Fatal(w)
+				}
+				g.Wrote(p, resources, 1, time.Time{})
+			}
+		})
+	}
+}
+
 // BenchmarkHandover is a lease that goes from one waiting owner to the next.
 func BenchmarkHandover(b *testing.B) {
 	t := benchTable(b)

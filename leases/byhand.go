@@ -37,14 +37,7 @@ func (t *Table) Acquire(ctx context.Context, a Acquisition) ([]Grant, error) {
 	if err := u.Wait(ctx); err != nil {
 		return nil, err
 	}
-	t.lock()
-	defer t.unlock()
-	grants := make([]Grant, 0, len(u.leases))
-	for _, l := range u.leases {
-		grants = append(grants, Grant{t.describeLocked(l, t.wall()), handleOf(l.epoch, l.secret)})
-	}
-	u.stage, u.leases = useOver, nil
-	return grants, nil
+	return u.grants, nil
 }
 
 func (a *Acquisition) check() error {
@@ -73,21 +66,30 @@ func (t *Table) enterByHand(u *Use) error {
 			held++
 		}
 	}
-	if held+len(u.resources) > maxByHand {
-		return fmt.Errorf("%w: this session has acquired %d, of %d that it may", ErrExhausted, held, maxByHand)
-	}
-	for _, r := range u.resources {
-		if n := t.nodes[r]; n != nil && n.lease != nil && n.lease.Owner == u.Owner && n.lease.byHand {
-			return t.heldByLocked(n.lease, u.Owner)
+	for w := range t.waiting {
+		if w.ttl > 0 && w.Session == u.Session {
+			held += len(w.resources)
 		}
+	}
+	if held+len(u.resources) > maxByHand {
+		return fmt.Errorf("%w: this session has acquired %d or waits for them, of %d that it may", ErrExhausted, held, maxByHand)
 	}
 	_, err := t.startLocked(u)
 	return err
 }
 
+// checkByHandLocked refuses what the owner has acquired already.
+func (t *Table) checkByHandLocked(u *Use) error {
+	for _, r := range u.resources {
+		if n := t.nodes[r]; n != nil && n.lease != nil && n.lease.Owner == u.Owner && n.lease.byHand {
+			return t.heldByLocked(n.lease, u)
+		}
+	}
+	return nil
+}
+
 // grantByHandLocked makes leases that last without a call. They are not in use.
 func (t *Table) grantByHandLocked(u *Use) {
-	u.leases = u.room[:0]
 	for _, r := range u.resources {
 		l := t.nodeLocked(r).lease
 		if l == nil {
@@ -98,7 +100,7 @@ func (t *Table) grantByHandLocked(u *Use) {
 		if l.uses == 0 {
 			t.renewLocked(l)
 		}
-		u.leases = append(u.leases, l)
+		u.grants = append(u.grants, Grant{t.describeLocked(l, t.wall()), handleOf(l.epoch, l.secret)})
 	}
 }
 
@@ -120,10 +122,8 @@ func (t *Table) handledLocked(h Handle, owner string) (*lease, error) {
 	}
 	l := t.byHand[epoch]
 	switch {
-	case l == nil:
+	case l == nil || !l.secret.equal(s):
 		return nil, t.past.why(epoch, s)
-	case !l.secret.equal(s):
-		return nil, ErrNotFound
 	case l.Owner != owner:
 		return nil, ErrNotOwner
 	}
@@ -194,12 +194,14 @@ func (g *graveyard) bury(epoch uint64, s secret, why error) {
 	if g.ended == nil {
 		g.ended = make(map[uint64]grave)
 	}
-	if len(g.order) == graves {
-		delete(g.ended, g.order[0])
-		g.order = g.order[1:]
+	if _, again := g.ended[epoch]; !again {
+		if len(g.order) == graves {
+			delete(g.ended, g.order[0])
+			g.order = g.order[1:]
+		}
+		g.order = append(g.order, epoch)
 	}
 	g.ended[epoch] = grave{s, why}
-	g.order = append(g.order, epoch)
 }
 
 // why says what became of the lease with the epoch, to who knows its secret.

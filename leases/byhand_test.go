@@ -166,6 +166,9 @@ func TestUpgrade(t *testing.T) {
 		if h := held(t, err); !h.Own || h.Resource != "s" || h.Expires != time.Minute {
 			t.Errorf("told %+v", h)
 		}
+		_, err = b.tryAcquire("a", time.Minute, "q", "s")
+		held(t, err)
+		b.wantList("r", "s") // nothing of it
 	})
 }
 
@@ -278,15 +281,54 @@ func TestGraves(t *testing.T) {
 		first := b.acquire("a", time.Second, "r")[0]
 		for i := range 1024 {
 			time.Sleep(time.Second)
-			g := b.acquire("a", time.Second, "r")[0]
+			b.acquire("a", time.Second, "r")
 			_, err := b.Validate("a", first.Handle)
-			if want := leases.ErrExpired; i < 1023 && !errors.Is(err, want) {
+			if i < 1023 && !errors.Is(err, leases.ErrExpired) {
 				t.Fatalf("after %d others: %v", i+1, err)
 			}
-			_ = g
 		}
 		time.Sleep(time.Second)
 		_, err := b.Validate("a", first.Handle)
 		wantError(t, err, leases.ErrNotFound)
+	})
+}
+
+// TestGraveOfTwo remembers a lease that was given by hand twice as long as others.
+func TestGraveOfTwo(t *testing.T) {
+	inBubble(t, func(b bench) {
+		u := b.enter("a", 0, "r").granted()
+		var last leases.Grant
+		for range 2 {
+			last = b.acquire("a", time.Second, "r")[0]
+			if _, err := b.Release("a", last.Handle); err != nil {
+				t.Error(err)
+			}
+		}
+		u.leave()
+		for range 1023 {
+			b.acquire("a", time.Second, "r")
+			time.Sleep(time.Second)
+		}
+		_, err := b.Validate("a", last.Handle)
+		wantError(t, err, leases.ErrExpired)
+	})
+}
+
+// TestWaitsFor says what the holder has waited for the longest.
+func TestWaitsFor(t *testing.T) {
+	inBubble(t, func(b bench) {
+		b.acquire("c", time.Minute, "x", "y", "z")
+		b.acquire("a", time.Minute, "r")
+		var line []*attempt
+		for _, r := range []leases.Resource{"y", "x", "z"} {
+			line = append(line, b.enter("a", 0, r).waits())
+		}
+		_, err := b.tryAcquire("b", time.Minute, "r")
+		if w := held(t, err).WaitsFor; w == nil || *w != (leases.Blocker{Resource: "y", Owner: "c", Client: "client of c"}) {
+			t.Errorf("waits for %+v", w)
+		}
+		for _, u := range line {
+			u.leave()
+		}
 	})
 }

@@ -33,7 +33,8 @@
 // meanwhile. Nobody overtakes an earlier waiter whose resources conflict with his,
 // so the order is first come, first served, nobody starves, and waiters cannot
 // lock each other. Only leases that are kept by hand while their owner waits for
-// another can: that is found out at once and refused ([HeldError.Deadlock]). One
+// another can: whose wait would close such a circle is refused at once, be it that
+// he begins to wait or that his turn has come closer ([HeldError.Deadlock]). One
 // thing goes before the waiters: a call under a lease which its owner holds by
 // hand, or still holds after an earlier call.
 //

@@ -3,6 +3,7 @@ package leases_test
 import (
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"interlock/leases"
@@ -118,6 +119,39 @@ func TestEarlyTimer(t *testing.T) {
 	})
 }
 
+// TestExpiredFound is told of leases that somebody found ended before the timer did.
+func TestExpiredFound(t *testing.T) {
+	inBubble(t, func(bench) {
+		var h hands
+		var told atomic.Int64
+		b := bench{leases.New(leases.Options{
+			Clock: h.read, Now: time.Now, HoldMax: holdMax, Expired: func() { told.Add(1) },
+		}), t}
+		defer b.Close()
+		b.acquire("a", time.Minute, "r")
+		h.advance(time.Minute)
+		b.wantList()
+		b.wantList()
+		synctest.Wait()
+		if n := told.Load(); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+		b.enter("a", time.Hour, "r").granted().leave()
+		h.advance(holdMax)
+		b.enter("b", 0, "r").granted().leave() // which ends what is held
+		synctest.Wait()
+		if n := told.Load(); n != 2 {
+			t.Errorf("told %d times", n)
+		}
+		b.acquire("a", time.Minute, "r")
+		time.Sleep(time.Minute) // the timer fires too early
+		synctest.Wait()
+		if n := told.Load(); n != 2 {
+			t.Errorf("told %d times, the last of nothing", n)
+		}
+	})
+}
+
 // TestExpired is told of leases that end by themselves, and of nothing else.
 func TestExpired(t *testing.T) {
 	inBubble(t, func(bench) {
@@ -141,6 +175,16 @@ func TestExpired(t *testing.T) {
 		time.Sleep(time.Hour)
 		if n := told.Load(); n != 2 {
 			t.Errorf("told %d times", n)
+		}
+		b.enter("b", time.Second, "r").granted().leave()
+		g := b.acquire("a", time.Minute, "s")[0]
+		b.enter("a", 0, "r").waits().leave()
+		if _, err := b.Release("a", g.Handle); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if n := told.Load(); n != 2 {
+			t.Errorf("told %d times, the last of nothing that ended by itself", n)
 		}
 	})
 }

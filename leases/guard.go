@@ -59,7 +59,7 @@ func (g *Guard) seesLocked(session string, resources []Resource, version uint64)
 		g.seen[session] = m
 	}
 	for _, r := range resources {
-		m.put(r, version)
+		m.put(r, max(version, m.of[r]))
 	}
 }
 

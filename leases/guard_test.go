@@ -30,6 +30,7 @@ func TestGuard(t *testing.T) {
 		{"a file in it was written", []string{"a r tree:/d", "b w file:/d/x"}, "a tree:/d", "b"},
 		{"a tree around it was read", []string{"a r tree:/d", "b w file:/d/x"}, "a file:/d/x", "b"},
 		{"the tree was read after the file", []string{"a r file:/d/x", "b w file:/d/x", "a r tree:/d"}, "a file:/d/x", ""},
+		{"a file beside it was written", []string{"a r tree:/d", "b w file:/dx"}, "a tree:/d", ""},
 		{"only a part was read", []string{"a r file:/d/x", "b w file:/d/y"}, "a tree:/d", ""},
 		{"its own part of a tree", []string{"a r tree:/d", "a w file:/d/x"}, "a tree:/d", ""},
 		{"the session is over", []string{"a r file:/x", "b w file:/x", "a f -"}, "a file:/x", ""},
@@ -93,5 +94,18 @@ func TestGuardForgets(t *testing.T) {
 	g.Wrote(party("b"), file(99_999), 0, time.Time{})
 	if stale(1) || !stale(2) {
 		t.Errorf("of what was written: %t, %t", stale(1), stale(2))
+	}
+}
+
+// TestReadsAside has a read that took long not take back what another has seen.
+func TestReadsAside(t *testing.T) {
+	var g leases.Guard
+	r := []leases.Resource{"file:/x"}
+	slow := g.Version()
+	g.Wrote(party("b"), r, 0, time.Time{})
+	g.Read("of a", r, g.Version())
+	g.Read("of a", r, slow)
+	if w, stale := g.Stale("of a", r); stale {
+		t.Errorf("stale: %+v", w)
 	}
 }

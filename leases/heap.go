@@ -26,3 +26,22 @@ func (h *idleHeap) Pop() any {
 	l.place = -1
 	return l
 }
+
+// useHeap orders uses by when they came.
+type useHeap []*Use
+
+func (h useHeap) Len() int           { return len(h) }
+func (h useHeap) Less(i, j int) bool { return h[i].arrived < h[j].arrived }
+func (h useHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *useHeap) Push(x any) { *h = append(*h, x.(*Use)) }
+
+// Pop implements heap.Interface.
+func (h *useHeap) Pop() any {
+	last := len(*h) - 1
+	u := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return u
+}

@@ -100,7 +100,7 @@ type HeldError struct {
 	// WaitsFor is what the holder itself waits for, nil if nothing.
 	WaitsFor *Blocker
 	// Deadlock is true if waiting would be in vain, because the holder waits, at
-	// once or over others, for a lease of who asks.
+	// once or over others, for a lease of who asks or for its earlier turn.
 	Deadlock bool
 	// Waited is how long who asks has waited in vain.
 	Waited time.Duration

@@ -91,17 +91,20 @@ func (t *Table) heldLocked(u *Use) *HeldError {
 	b := u.blocked
 	switch {
 	case b.use != nil:
-		return &HeldError{Resource: b.on, Holder: b.use.Party, Waits: true, Age: t.now - b.use.since, WaitsFor: t.waitsForLocked(b.use.Owner)}
+		return &HeldError{
+			Resource: b.on, Holder: b.use.Party, Waits: true, Age: t.now - b.use.since,
+			WaitsFor: t.waitsForLocked(b.use.Owner), Waited: t.now - u.since,
+		}
 	case b.lease != nil:
-		return t.heldByLocked(b.lease, u.Owner)
+		return t.heldByLocked(b.lease, u)
 	}
-	return &HeldError{Resource: u.resources[0]} // the table is closed
+	return &HeldError{Resource: u.resources[0], Waited: t.now - u.since} // the table is closed
 }
 
-func (t *Table) heldByLocked(l *lease, asks string) *HeldError {
+func (t *Table) heldByLocked(l *lease, u *Use) *HeldError {
 	e := &HeldError{
-		Resource: l.resource, Holder: l.Party, Own: l.Owner == asks, Age: t.now - l.granted,
-		Calls: l.uses, WaitsFor: t.waitsForLocked(l.Owner),
+		Resource: l.resource, Holder: l.Party, Own: l.Owner == u.Owner, Age: t.now - l.granted,
+		Calls: l.uses, WaitsFor: t.waitsForLocked(l.Owner), Waited: t.now - u.since,
 	}
 	if l.place >= 0 {
 		e.Expires = l.expires - t.now

@@ -164,4 +164,7 @@ func (b bench) wantList(resources ...leases.Resource) {
 	if !slices.Equal(got, resources) {
 		b.t.Errorf("there are leases on %v, want %v", got, resources)
 	}
+	if len(got) == 0 && len(b.Waiting()) == 0 && !b.Empty() {
+		b.t.Error("the table remembers what is over")
+	}
 }

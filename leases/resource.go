@@ -2,6 +2,8 @@ package leases
 
 import (
 	"fmt"
+	"net/url"
+	"path"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -47,13 +49,15 @@ func derive(kind, text string) (Resource, error) {
 	return r, nil
 }
 
-// Parse checks the name of a resource that came from outside. The error is an
+// Parse checks the name of a resource that came from outside: a path must be as
+// [File] and [Tree] write it, or it would not conflict with theirs. The error is an
 // [ErrInvalid].
 func Parse(text string) (Resource, error) {
 	r := Resource(text)
-	if path, ok := r.path(); ok {
-		if len(r) > maxResource || !strings.HasPrefix(path, "/") || path != "/" && strings.HasSuffix(path, "/") {
-			return "", fmt.Errorf("%w: %s and %s take an absolute path of at most %d bytes", ErrInvalid, fileKind, treeKind, maxResource)
+	if encoded, ok := r.path(); ok {
+		plain, err := url.PathUnescape(encoded)
+		if err != nil || len(r) > maxResource || !path.IsAbs(plain) || path.Clean(plain) != plain || escape(plain) != encoded {
+			return "", fmt.Errorf("%w: %s and %s take an absolute, clean, percent-encoded path, and at most %d bytes", ErrInvalid, fileKind, treeKind, maxResource)
 		}
 		return r, nil
 	}

@@ -61,12 +61,13 @@ func TestNames(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	for _, good := range []string{"name", "server:x", "file:/a", "tree:/", "tree:/a/b", strings.Repeat("ü", 128), "file:/" + strings.Repeat("x", 4000)} {
+	for _, good := range []string{"name", "server:x", "file:/a", "tree:/", "tree:/a/b", "file:/a%20b/%C3%BC%25%0A", strings.Repeat("ü", 128), "file:/" + strings.Repeat("x", 4000)} {
 		if r, err := leases.Parse(good); err != nil || string(r) != good {
 			t.Errorf("%q: %q, %v", good, r, err)
 		}
 	}
-	for _, bad := range []string{"", "a b", "a\tb", "a\u00a0b", "a\x00", "a\x1b", "\xff", strings.Repeat("x", 129), "file:", "file:a", "tree:a/b", "file:/a/", "tree:/a/", "file:/" + strings.Repeat("x", 4096)} {
+	for _, bad := range []string{"", "a b", "a\tb", "a\u00a0b", "a\x00", "a\x1b", "\xff", strings.Repeat("x", 129), "file:", "file:a", "tree:a/b", "file:/a/", "tree:/a/",
+		"file:/a b", "file:/a\n", "file:/ü", "file:/%c3%bc", "file:/%61", "file:/%2", "file:/a//b", "file:/a/./b", "tree:/a/..", "file:/" + strings.Repeat("x", 4096)} {
 		if _, err := leases.Parse(bad); !errors.Is(err, leases.ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -49,8 +50,9 @@ type Table struct {
 	byHand  map[uint64]*lease  // by epoch
 	waiting map[*Use]struct{}
 	idle    idleHeap
-	retry   []*Use // waiters whose blocker is gone
+	retry   useHeap // waiters whose blocker is gone
 	past    graveyard
+	lapsed  bool          // leases have ended by themselves of which expired has not told
 	timer   *time.Timer   // runs until the first idle lease ends
 	wakes   time.Duration // when; 0 if it does not run
 }
@@ -112,6 +114,7 @@ func (t *Table) lock() {
 	t.now = t.clock()
 	for len(t.idle) > 0 && t.idle[0].expires <= t.now {
 		t.endLocked(t.idle[0], ErrExpired)
+		t.lapsed = true
 	}
 	if len(t.retry) > 0 {
 		t.settleLocked()
@@ -138,16 +141,22 @@ func (t *Table) wake() {
 		return
 	}
 	t.lock()
+	tell := t.lapsed && t.expired != nil
+	t.lapsed = false
 	t.unlock()
-	if t.expired != nil {
+	if tell {
 		t.expired()
 	}
 }
 
-// armLocked sets the timer to when the next idle lease ends.
+// armLocked sets the timer to when the next idle lease ends, or to now if it has to
+// be told of some that have.
 func (t *Table) armLocked() {
 	switch {
 	case t.closed:
+	case t.lapsed && t.expired != nil:
+		t.wakes = t.now
+		t.timer.Reset(0)
 	case len(t.idle) == 0:
 		if t.wakes != 0 {
 			t.wakes = 0
@@ -181,118 +190,44 @@ func (t *Table) dropNodeLocked(r Resource, n *node) {
 	}
 }
 
-// coverLocked returns the owner's lease under which it may change r, nil if it has
-// none.
-func (t *Table) coverLocked(r Resource, owner string) (cover *lease) {
-	if n := t.nodes[r]; n != nil && n.lease != nil && n.lease.Owner == owner {
-		return n.lease
-	}
-	if t.trees > 0 {
-		r.trees(func(tree Resource) bool {
-			if n := t.nodes[tree]; n != nil && n.lease != nil && n.lease.Owner == owner {
-				cover = n.lease
-			}
-			return cover == nil
-		})
-	}
-	return cover
-}
-
-// goesFirst reports whether a call of the lease's owner goes before those that wait
-// for the lease.
-func (t *Table) goesFirst(l *lease) bool {
-	if l.byHand {
-		return true
-	}
-	return l.keep > 0 && (len(l.line.waiting) == 0 || t.now < l.granted+t.holdMax)
-}
-
-// blocker is what a use cannot go past: a lease of another owner, or another's use
-// that came earlier.
-type blocker struct {
-	lease *lease
-	use   *Use
-	on    Resource // of the use that is blocked
-}
-
-func (b *blocker) line() *line {
-	if b.use != nil {
-		return &b.use.line
-	}
-	return &b.lease.line
-}
-
-// blockerLocked returns the latest of all that the use cannot go past, so that the
-// end of one sets few of them going; zero if its way is free.
-func (t *Table) blockerLocked(u *Use) (b blocker) {
-	for _, r := range u.resources {
-		if cover := t.coverLocked(r, u.Owner); cover != nil && t.goesFirst(cover) {
-			continue
-		}
-		if n := t.nodes[r]; n != nil {
-			b.consider(u, r, n)
-		}
-		if r.isTree() {
-			for other, n := range t.nodes {
-				if other != r && r.Conflicts(other) {
-					b.consider(u, r, n)
-				}
-			}
-			continue
-		}
-		if t.trees > 0 {
-			r.trees(func(tree Resource) bool {
-				if n := t.nodes[tree]; n != nil {
-					b.consider(u, r, n)
-				}
-				return true
-			})
-		}
-	}
-	return b
-}
-
-// consider takes the latest of the node's that blocks u, if it is later than b.
-func (b *blocker) consider(u *Use, r Resource, n *node) {
-	for _, w := range slices.Backward(n.waiting) {
-		if w.Owner != u.Owner && (w.arrived < u.arrived || u.arrived == 0) {
-			if b.use == nil || b.use.arrived < w.arrived {
-				*b = blocker{use: w, on: r}
-			}
-			return
-		}
-	}
-	if n.lease != nil && n.lease.Owner != u.Owner && b.use == nil && b.lease == nil {
-		*b = blocker{lease: n.lease, on: r}
-	}
-}
-
-// settleLocked finds a new place for all whose blocker is gone.
+// settleLocked finds a new place for all whose blocker is gone, first come first.
 func (t *Table) settleLocked() {
 	for len(t.retry) > 0 {
-		u := t.retry[0]
-		t.retry = t.retry[1:]
-		if u.stage == useWaiting && u.behind == nil && !t.closed {
-			t.placeLocked(u)
+		u := heap.Pop(&t.retry).(*Use)
+		if u.stage != useWaiting || u.behind != nil || t.closed {
+			continue
+		}
+		if _, err := t.placeLocked(u); err != nil {
+			t.leaveLineLocked(u)
+			u.stage, u.refused = useOver, err
+			close(u.granted)
 		}
 	}
-	t.retry = nil
 }
 
-// placeLocked grants the use, or puts it behind what it has to wait for. It reports
-// whether it was granted.
-func (t *Table) placeLocked(u *Use) bool {
+// placeLocked grants the use, refuses it, or puts it behind what it has to wait for.
+// It reports whether it was granted.
+func (t *Table) placeLocked(u *Use) (granted bool, err error) {
+	if err := t.checkLocked(u); err != nil {
+		return false, err
+	}
 	b := t.blockerLocked(u)
 	for b.lease != nil && t.boundLocked(b.lease) {
 		b = t.blockerLocked(u)
 	}
 	if b == (blocker{}) {
 		t.grantLocked(u)
-		return true
+		return true, nil
 	}
-	u.blocked, u.behind = b, b.line()
+	u.blocked = b
+	if t.deadlockLocked(u) {
+		held := t.heldLocked(u)
+		held.Deadlock = true
+		return false, held
+	}
+	u.behind = b.line()
 	u.behind.waiting = append(u.behind.waiting, u)
-	return false
+	return false, nil
 }
 
 // boundLocked follows the arrival of somebody who waits for the lease: one that is
@@ -304,6 +239,7 @@ func (t *Table) boundLocked(l *lease) (ended bool) {
 	}
 	if l.expires = min(l.expires, l.granted+t.holdMax); l.expires <= t.now {
 		t.endLocked(l, ErrExpired)
+		t.lapsed = true
 		return true
 	}
 	heap.Fix(&t.idle, l.place)
@@ -325,6 +261,21 @@ func (t *Table) grantLocked(u *Use) {
 	if u.granted != nil {
 		close(u.granted)
 	}
+	if u.ttl > 0 || u.hold > 0 {
+		t.retryLocked(u.Owner)
+	}
+}
+
+// retryLocked has an owner's uses placed anew that wait for something else by now,
+// or for nothing: they go before others under a lease that the owner has been given.
+func (t *Table) retryLocked(owner string) {
+	for w := range t.waiting {
+		if w.Owner == owner && w.behind != nil && t.blockerLocked(w) != w.blocked {
+			w.behind.waiting = remove(w.behind.waiting, w)
+			w.behind, w.blocked = nil, blocker{}
+			heap.Push(&t.retry, w)
+		}
+	}
 }
 
 func (t *Table) grantCallLocked(u *Use) {
@@ -337,7 +288,7 @@ func (t *Table) grantCallLocked(u *Use) {
 		if l == nil {
 			l = t.newLeaseLocked(u.Party, r)
 		}
-		if !l.byHand && u.hold >= 0 {
+		if !l.byHand && !l.ending {
 			l.keep = u.hold
 		}
 		t.enterLocked(u, l)
@@ -394,8 +345,8 @@ func (t *Table) endLocked(l *lease, why error) {
 func (t *Table) freeLocked(l *line) {
 	for _, u := range l.waiting {
 		u.behind, u.blocked = nil, blocker{}
+		heap.Push(&t.retry, u)
 	}
-	t.retry = append(t.retry, l.waiting...)
 	l.waiting = nil
 }
 
@@ -436,15 +387,8 @@ func (t *Table) ReleaseOwner(owner string) {
 
 // ownedBy reports whether the owner is who, or one of its actors.
 func ownedBy(owner, who string) bool {
-	rest, ok := cutPrefix(owner, who)
+	rest, ok := strings.CutPrefix(owner, who)
 	return ok && (rest == "" || rest[0] == '/')
-}
-
-func cutPrefix(s, prefix string) (string, bool) {
-	if len(s) < len(prefix) || s[:len(prefix)] != prefix {
-		return "", false
-	}
-	return s[len(prefix):], true
 }
 
 // releaseLocked ends a lease as soon as nobody uses it.

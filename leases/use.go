@@ -7,16 +7,13 @@ import (
 	"time"
 )
 
-// KeepHold, as the hold of a [Request], leaves the hold of a lease that the owner
-// has already as it is, and is none for a new one.
-const KeepHold time.Duration = -1
-
 // Request is what a call needs.
 type Request struct {
 	Party
 	// Resources are what the call changes. Those that another one covers are left out.
 	Resources []Resource
-	// Hold is how long the leases outlive the call.
+	// Hold is how long the leases outlive the call. It takes the place of what an
+	// earlier call of the owner has asked for.
 	Hold time.Duration
 	// Handles are of leases acquired by hand that the call runs under.
 	Handles []Handle
@@ -43,7 +40,8 @@ type Use struct {
 	resources []Resource
 	hold, ttl time.Duration // ttl is positive for an acquisition
 	room      [1]*lease
-	granted   chan struct{} // closed when it is granted; nil if it was at once
+	granted   chan struct{} // closed when it is granted or refused; nil if it never waited
+	refused   error         // after all, once granted is closed
 
 	// guarded by the table's mutex
 	line    // who waits for the use to be over
@@ -56,6 +54,7 @@ type Use struct {
 	first   Blocker // what it waited for first
 	shown   []*lease
 	leases  []*lease // in use
+	grants  []Grant  // of an acquisition
 	epoch   uint64
 }
 
@@ -102,18 +101,12 @@ func reduce(list []Resource) []Resource {
 
 // startLocked grants a new use or lets it wait.
 func (t *Table) startLocked(u *Use) (granted bool, err error) {
-	if t.closed || t.last-t.epoch < uint64(len(u.resources)) {
-		return false, fmt.Errorf("%w: the daemon has given out all its epochs, or is ending", ErrExhausted)
+	if t.closed {
+		return false, fmt.Errorf("%w: the daemon is ending", ErrExhausted)
 	}
 	u.since = t.now
-	if t.placeLocked(u) {
-		return true, nil
-	}
-	if t.deadlockLocked(u) {
-		err := t.heldLocked(u)
-		err.Deadlock = true
-		u.behind.waiting = remove(u.behind.waiting, u)
-		return false, err
+	if granted, err := t.placeLocked(u); granted || err != nil {
+		return granted, err
 	}
 	t.arrived++
 	u.arrived = t.arrived
@@ -128,47 +121,39 @@ func (t *Table) startLocked(u *Use) (granted bool, err error) {
 	return false, nil
 }
 
-// deadlockLocked reports whether u, whose blocker is known, would wait for an owner
-// who waits, at once or over others, for a lease that u's owner keeps by hand.
-func (t *Table) deadlockLocked(u *Use) bool {
-	seen := make(map[*lease]bool)
-	var inVain func(b blocker) bool
-	inVain = func(b blocker) bool {
-		if b.use != nil {
-			return inVain(b.use.blocked)
-		}
-		l := b.lease
-		if l == nil || !l.byHand || seen[l] {
-			return false // it ends by itself when its call does
-		}
-		if l.Owner == u.Owner {
-			return true
-		}
-		seen[l] = true
-		for w := range t.waiting {
-			if w.Owner == l.Owner && inVain(w.blocked) {
-				return true
-			}
-		}
-		return false
+// checkLocked says why the use, though nobody may be in its way, is not to be
+// granted. It is looked at anew after every wait.
+func (t *Table) checkLocked(u *Use) error {
+	if t.last-t.epoch < uint64(len(u.resources)) {
+		return fmt.Errorf("%w: the daemon has given out all its epochs", ErrExhausted)
 	}
-	return inVain(u.blocked)
+	for _, l := range u.shown {
+		if t.byHand[l.epoch] != l {
+			return t.past.why(l.epoch, l.secret)
+		}
+	}
+	if u.ttl > 0 {
+		return t.checkByHandLocked(u)
+	}
+	return nil
 }
 
 // Wait returns nil when the use is granted. When ctx ends first it is over, and the
-// error is a [*HeldError] that says what it waited for last.
+// error is a [*HeldError] that says what it waited for last. It is over, too, when
+// it has turned out that the use must not be granted: the other errors are those of
+// [Table.Enter].
 func (u *Use) Wait(ctx context.Context) error {
 	if u.granted == nil {
 		return nil
 	}
 	select {
 	case <-u.granted:
-		return nil
+		return u.refused
 	default:
 	}
 	select {
 	case <-u.granted:
-		return nil
+		return u.refused
 	case <-ctx.Done():
 	}
 	t := u.table
@@ -178,10 +163,12 @@ func (u *Use) Wait(ctx context.Context) error {
 	case useGranted:
 		return nil // at the last moment
 	case useOver:
+		if u.refused != nil {
+			return u.refused
+		}
 		return ctx.Err() // it was left meanwhile
 	}
 	err := t.heldLocked(u)
-	err.Waited = t.now - u.since
 	t.leaveLineLocked(u)
 	u.stage = useOver
 	return err

@@ -163,11 +163,8 @@ func TestHold(t *testing.T) {
 func TestHoldEnds(t *testing.T) {
 	inBubble(t, func(b bench) {
 		b.enter("a", time.Minute, "r").granted().leave()
-		b.enter("a", leases.KeepHold, "r").granted().leave()
 		b.wantList("r")
 		b.enter("a", 0, "r").granted().leave()
-		b.wantList()
-		b.enter("a", leases.KeepHold, "r").granted().leave()
 		b.wantList()
 	})
 }
@@ -208,7 +205,10 @@ func TestGiveUp(t *testing.T) {
 		if h.Holder != party("a") || h.Waits || h.Age != 6*time.Second || h.Calls != 1 || h.Expires != 0 || h.WaitsFor != nil || h.Waited != 6*time.Second {
 			t.Errorf("told %+v", h)
 		}
-		third.Leave() // it is over already
+		third.Leave()                         // it is over already
+		if l := b.List()[0]; l.Waiting != 1 { // the fourth
+			t.Errorf("%d wait for it", l.Waiting)
+		}
 		fourth.waits()
 		a.leave()
 		fourth.granted().leave()
