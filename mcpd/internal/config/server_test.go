@@ -187,7 +187,7 @@ func TestEntryFields(t *testing.T) {
 
 func TestTemplatesThatAreNone(t *testing.T) {
 	for _, text := range []string{
-		"", "file:", "tree:", "a b", `x:\u0007`, "x:{", "x:}", "x:{}", "x:{a{b}}", "x:{a}}", "file:relative", "file:a/{b}", "session:1",
+		"", "file:", "tree:", "a b", `x:\u0007`, "x:{", "x:}", "x:{}", "x:{a{b}}", "x:{a}}", "x:{größe}", "file:relative", "file:a/{b}", "session:1",
 	} {
 		got, _ := readEntry(t, "n", `{"command": "x", "tools": {"t": {"resource": "`+text+`"}}}`)
 		if got.Problem == nil || got.Problem.Code != CodeType {

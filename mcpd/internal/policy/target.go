@@ -101,9 +101,6 @@ const maxValues = 256
 // valuesOf returns what an argument says, as text: nothing if it is not given, or
 // is given and cannot be read as text.
 func valuesOf(arguments []byte, name string) (values []string, given bool, err error) {
-	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		return nil, true, nil // of such a key it cannot be told how others read it
-	}
 	span, err := wire.Member(arguments, name)
 	if err != nil {
 		return nil, false, err

@@ -72,8 +72,6 @@ func TestValues(t *testing.T) {
 		{"r:{a}/{b}", `{"a":[` + strings.Repeat(`"x",`, 20) + `"x"],"b":[` + strings.Repeat(`"x",`, 20) + `"x"]}`, "!"},
 		{"r:{a}", `{"a":[` + strings.Repeat(`"x",`, 255) + `"x"]}`, strings.TrimSpace(strings.Repeat("r:x ", 256))},
 		{"r:{a}{b}{c}{d}", `{"a":[` + many[:800] + `"x"],"b":[` + many[:800] + `"x"],"c":[` + many[:800] + `"x"],"d":[` + many[:800] + `"x"]}`, "!"},
-		{"r:{größe}", `{"größe":"x"}`, "!"}, // how others spell it cannot be told
-		{"r:{größe}", `{"größe":"x","gr\u00f6\u00dfe":"y"}`, "!"},
 		{"r:{a}", `[{"a":"x"}]`, "!"},
 		{"r:{a}", `{"b":{"a":"x"}}`, "!"},
 		{"r:{a}", `{"__proto__":{"a":"x"}}`, "!"},
@@ -99,7 +97,6 @@ func TestValues(t *testing.T) {
 		{"tree:{a}", `{"a":[]}`, "!"},
 		{"tree:{a}", `{"a":["x",{}]}`, "!"},
 		{"tree:{a}", `{"a":[` + many + `"x"]}`, "!"},
-		{"tree:{größe}", `{}`, "!"},
 		{"tree:{a}/sub", `{}`, "!"},
 		{"tree:/srv/{a}", `{"a":"../x"}`, "tree:/x"},
 	} {
